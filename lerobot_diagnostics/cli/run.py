@@ -1,0 +1,291 @@
+"""The seam between a command line and a command: parse as LeRobot does, call, and turn every ending into an exit code.
+
+0 nothing failed, 1 a finding failed, 2 the command could not run, 130 interrupted. Whatever goes wrong, the user sees
+one line on standard error and no traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import io
+import json
+import logging
+import pkgutil
+import re
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from lerobot_diagnostics.errors import UsageError
+from lerobot_diagnostics.findings import Report
+from lerobot_diagnostics.report.console import silence_stdout
+from lerobot_diagnostics.report.versions import collect_versions
+
+EXIT_CANNOT_RUN = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""What a shell reports for a program that wrote to a pipe nobody reads any more."""
+
+
+def run_command[Config](
+    config_class: type[Config],
+    body: Callable[[Config], Report | int],
+    argv: Sequence[str] | None = None,
+    *,
+    command: str,
+    hardware: bool = False,
+) -> int:
+    """Run one of our commands from its command line.
+
+    Args:
+        config_class: The draccus dataclass that the flags fill.
+        body: The command itself. It prints and writes; a :class:`Report` it returns gives the exit code.
+        argv: The flags without the program's name; those of the process by default.
+        command: The name the user typed, e.g. ``lerobot-open-loop-eval``.
+        hardware: Import every robot and camera type of LeRobot, so that ``--robot.type`` knows them.
+
+    Returns:
+        The exit code.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    with _quiet(), _argv(command, argv):
+        try:
+            code = _run(config_class, body, argv, hardware)
+            sys.stdout.flush()
+        except UsageError as error:
+            code = _fail(command, str(error))
+        except KeyboardInterrupt:
+            code = _fail(command, "interrupted.", EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            silence_stdout()
+            code = EXIT_BROKEN_PIPE
+        except SystemExit as error:
+            code = _exit_code(command, error)
+        except Exception as error:
+            code = _fail(command, _bug(error, command, argv))
+        return code
+
+
+def _run[Config](
+    config_class: type[Config],
+    body: Callable[[Config], Report | int],
+    argv: Sequence[str],
+    hardware: bool,
+) -> int:
+    from lerobot.utils.import_utils import register_third_party_plugins
+
+    register_third_party_plugins()
+    if hardware:
+        _import_hardware()
+    config = _parse(config_class, argv)
+    if config is None:  # --help
+        return 0
+    outcome = body(config)
+    return outcome.exit_code if isinstance(outcome, Report) else outcome
+
+
+def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | None:
+    """The config that ``parser.wrap`` makes of ``sys.argv``, or None after ``--help``.
+
+    Raises:
+        UsageError: For whatever ``parser.wrap``, draccus, argparse, a config file or a plugin had to say about it.
+    """
+    import draccus.utils
+    import yaml  # type: ignore[import-untyped]
+    from lerobot.configs import parser
+
+    # Left by an earlier parse in this process: parser.wrap only ever adds to them.
+    parser._config_path_args.clear()
+    parser._config_yaml_overrides.clear()
+
+    def keep(config: Config) -> Config:
+        return config
+
+    keep.__annotations__["config"] = config_class  # parser.wrap reads the type from here
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            config: Config = parser.wrap()(keep)()
+        return config
+    except SystemExit as error:
+        if not error.code:
+            return None
+        raise _usage_error(said.getvalue(), argv, config_class) from error
+    except BrokenPipeError:
+        raise
+    except json.JSONDecodeError as error:
+        raise UsageError(f"a config file is not valid JSON: {error}.", _CHECK_CONFIG) from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"the config file is not valid YAML: {error}.", _CHECK_CONFIG) from error
+    except draccus.utils.ParsingError as error:
+        message = _innermost(error)
+        for name in getattr(config_class, "__get_path_fields__", list)():
+            path = parser.get_path_arg(name)
+            if path and message.startswith("Repo id must be"):  # what the Hub client says of a folder that is not there
+                raise UsageError(f"--{name}.path={path}: there is no such folder, and it is no Hub id.") from error
+        raise UsageError(_readable(message), "--help lists the flags.") from error
+    except AttributeError as error:
+        path = parser.parse_arg("config_path")
+        if path and not isinstance(yaml.safe_load(Path(path).read_text(encoding="utf-8")), dict):
+            raise UsageError(f"--config_path={path} does not hold `name: value` lines.", _CHECK_CONFIG) from error
+        raise
+    except OSError as error:  # a config file or a checkpoint's config.json that is not there
+        where = f": {error.filename}" if error.filename and error.strerror else ""
+        raise UsageError(_readable(f"{error.strerror}{where}" if error.strerror else str(error))) from error
+    except (parser.PluginLoadError, parser.ArgumentError, draccus.utils.DraccusException, ValueError) as error:
+        raise UsageError(_readable(str(error))) from error
+
+
+_CHECK_CONFIG = "Check the file given with --config_path."
+
+
+def _innermost(error: BaseException) -> str:
+    """Draccus says "couldn't instantiate" and keeps what ``__post_init__`` or the YAML parser said as the cause."""
+    if str(error).startswith(("Couldn't instantiate class", "Failed to load config")) and error.__cause__ is not None:
+        prefix = "the config file cannot be read: " if str(error).startswith("Failed") else ""
+        return prefix + str(error.__cause__)
+    return str(error)
+
+
+def _usage_error(said: str, argv: Sequence[str], config_class: type) -> UsageError:
+    """What argparse or ``parser.wrap`` printed before it exited, in one line and with the nearest name."""
+    usage, _, message = said.rpartition("error: ")
+    known = set(re.findall(r"--[A-Za-z_][\w.\-]*", usage))
+    path_fields: list[str] = getattr(config_class, "__get_path_fields__", list)()
+    known |= {f"--{name}.path" for name in path_fields} | {"--config_path", "--help"}
+    unknown = re.match(r"unrecognized arguments: (.*)", message.strip(), re.DOTALL)
+    if unknown:
+        return _unknown_flags(unknown.group(1).split(), argv, known)
+    choice = re.match(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)\s*$", message, re.DOTALL)
+    if choice:
+        flag, value, listed = choice.groups()
+        names = [name.strip(" '\n") for name in listed.split(",")]
+        # 0.5: so_101 has to find so101_follower
+        return UsageError(
+            f"{flag}={value} is not known.", f"{_did_you_mean(value, names, 0.5)}Known: {', '.join(names)}."
+        )
+    text = re.sub(r"^--[\w.]+", lambda flag: _as_typed(flag.group(), argv), _readable(message))
+    return UsageError(text, "--help lists the flags.")
+
+
+def _unknown_flags(words: Sequence[str], argv: Sequence[str], known: set[str]) -> UsageError:
+    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+    if not flags:
+        return UsageError(f"{' '.join(words)} is not a flag.", "Flags are written --name=value; --help lists them.")
+    typed = _as_typed(flags[0], argv)
+    prefix = typed.removesuffix(flags[0].lstrip("-"))  # "--", or "--policy." before an override
+    candidates = sorted(known | {prefix + name.lstrip("-") for name in known})
+    return UsageError(f"unknown flag {typed}.", f"{_did_you_mean(typed, candidates)}--help lists the flags.")
+
+
+def _as_typed(flag: str, argv: Sequence[str]) -> str:
+    """Overrides of a checkpoint's own config are parsed without their "--policy.": the flag as the user typed it."""
+    names = [word.partition("=")[0] for word in argv]
+    if flag in names:
+        return flag
+    return next((name for name in names if name.endswith("." + flag.lstrip("-"))), flag)
+
+
+def _did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"Did you mean {nearest[0]}? " if nearest else ""
+
+
+def _readable(message: str) -> str:
+    """A draccus message in the user's terms: `a.b` is the flag --a.b, a class is its name."""
+    message = re.sub(r"<class '(?:[\w.<>]*\.)?(\w+)'>", r"\1", message)
+    message = re.sub(r"^`([\w.]+)`: ", r"--\1: ", message.strip())
+    message = " ".join(message.split()).replace("Could not decode the value into any of the given types: ", "")
+    missing = re.match(r"(?:--([\w.]+): )?.*Missing required field\(s\) (.*) for \w+$", message)
+    if missing:
+        prefix = f"{missing.group(1)}." if missing.group(1) else ""
+        return f"missing: {', '.join(f'--{prefix}{name}' for name in re.findall(r'`(\w+)`', missing.group(2)))}."
+    return message if message.endswith((".", "?", "!")) else message + "."
+
+
+def _import_hardware() -> None:
+    """Import LeRobot's robot and camera packages; one whose driver is not installed cannot be chosen, that is all."""
+    import lerobot.cameras
+    import lerobot.robots
+
+    for package in (lerobot.cameras, lerobot.robots):
+        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            if module.ispkg:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(module.name)
+
+
+def _fail(command: str, message: str, code: int = EXIT_CANNOT_RUN) -> int:
+    kind = "" if code == EXIT_INTERRUPTED else "error: "
+    with contextlib.suppress(BrokenPipeError):
+        print(f"{command}: {kind}{' '.join(message.split())}", file=sys.stderr, flush=True)
+    return code
+
+
+def _exit_code(command: str, error: SystemExit) -> int:
+    """A library that called ``sys.exit`` could not do its work, unless it says 0."""
+    if error.code is None or error.code == 0:
+        return 0
+    return _fail(command, error.code if isinstance(error.code, str) else f"stopped with exit code {error.code}.")
+
+
+def _bug(error: Exception, command: str, argv: Sequence[str]) -> str:
+    what = f"{type(error).__name__}: {error}".strip().rstrip(":.")
+    what = what if len(what) <= 300 else what[:300] + "…"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix=f"{command}-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as log:
+            log.write(f"{command} {' '.join(argv)}\n{json.dumps(collect_versions(), indent=2)}\n\n")
+            log.write("".join(traceback.format_exception(error)))
+        details = f"Please report it with {log.name}"
+    except OSError:
+        details = "Please report it"
+    return f"{what}. This is a fault in lerobot-diagnostics, not yours. {details}."
+
+
+@contextlib.contextmanager
+def _argv(command: str, argv: Sequence[str]) -> Iterator[None]:
+    """``parser.wrap`` and LeRobot's configs read ``sys.argv`` and nothing else."""
+    saved = sys.argv
+    sys.argv = [command, *argv]
+    try:
+        yield
+    finally:
+        sys.argv = saved
+
+
+class _OneLine(logging.Formatter):
+    """A log record without its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        reason = f" ({type(error).__name__}: {error})" if error else ""
+        return " ".join(f"{record.levelname.lower()}: {record.getMessage()}{reason}".split())
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Of what libraries log and warn, errors alone reach the user, a line each; and no character stops a stream."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine())
+    handler.setLevel(logging.ERROR)
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)

@@ -1,0 +1,262 @@
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import draccus
+import pytest
+from lerobot.configs import parser
+
+from lerobot_diagnostics.cli.run import run_command
+from lerobot_diagnostics.errors import UsageError
+from lerobot_diagnostics.findings import Finding, Report, Verdict
+
+
+@dataclass
+class Tool(draccus.ChoiceRegistry):
+    pass
+
+
+@Tool.register_subclass("hammer")
+@dataclass
+class Hammer(Tool):
+    weight: float
+    length: int = 3
+
+
+@dataclass
+class Inner:
+    repo_id: str | None = None
+    episodes: list[int] | None = None
+
+
+@dataclass
+class Config:
+    dataset: Inner = field(default_factory=Inner)
+    tool: Tool | None = None
+    batch_size: int = 8
+    save: bool = False
+
+    def __post_init__(self):
+        path = parser.get_path_arg("tool")
+        if path:
+            overrides = parser.get_cli_overrides("tool")
+            self.tool = draccus.parse(Hammer, path, args=overrides)
+        if self.batch_size == 0:
+            raise ValueError("batch_size must not be 0")
+        if self.batch_size == -1:
+            raise UsageError("batch_size is negative.", "Give --batch_size.")
+
+    @classmethod
+    def __get_path_fields__(cls):
+        return ["tool"]
+
+
+def run(*argv, body=lambda _config: 0):
+    return run_command(Config, body, argv, command="lerobot-x")
+
+
+def refused(capsys, *argv, body=None):
+    """The one line on standard error of a run that must not get as far as its body (unless one is given)."""
+
+    def never(_config):
+        raise AssertionError("the command ran")
+
+    assert run(*argv, body=body or never) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.endswith("\n") and err.count("\n") == 1, err
+    assert err.startswith("lerobot-x: error: ")
+    assert "Traceback" not in err and "  " not in err
+    return err.removeprefix("lerobot-x: error: ").rstrip("\n")
+
+
+def report(status):
+    return Report("lerobot-x", Verdict("undecided", "x"), [Finding("LAG", status, "clock", "a", "late")])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [(report("pass"), 0), (report("unknown"), 0), (report("fail"), 1), (0, 0), (1, 1)]
+)
+def test_the_body_decides_the_exit_code(outcome, code, capsys):
+    assert run(body=lambda _config: outcome) == code
+    assert capsys.readouterr() == ("", "")
+
+
+def test_flags_and_config_file_are_parsed_as_lerobot_parses_them(tmp_path):
+    (tmp_path / "c.yaml").write_text("batch_size: 3\nsave: true\n")
+    seen = []
+    argv = [f"--config_path={tmp_path / 'c.yaml'}", "--batch_size=5", "--dataset.episodes=[1,2]", "--tool.type=hammer"]
+    assert run(*argv, "--tool.weight=2", body=lambda c: seen.append(c) or 0) == 0
+    assert seen == [Config(Inner(None, [1, 2]), Hammer(2.0), 5, True)]
+
+
+def test_a_path_flag_reaches_the_config_and_is_forgotten_by_the_next_run(tmp_path):
+    (tmp_path / "tool.yaml").write_text("weight: 1.5\n")
+    (tmp_path / "c.yaml").write_text(f"tool:\n  path: {tmp_path / 'tool.yaml'}\n")
+    seen = []
+    keep = lambda c: seen.append(c.tool) or 0  # noqa: E731
+    assert run(f"--tool.path={tmp_path / 'tool.yaml'}", "--tool.length=7", body=keep) == 0
+    assert run(f"--config_path={tmp_path / 'c.yaml'}", body=keep) == 0
+    assert run(body=keep) == 0
+    assert seen == [Hammer(1.5, 7), Hammer(1.5), None]
+
+
+def test_plugins_are_discovered(tmp_path, monkeypatch, capsys):
+    (tmp_path / "toolbox_of_mine").mkdir()
+    (tmp_path / "toolbox_of_mine" / "__init__.py").write_text("LOADED = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run("--tool.discover_packages_path=toolbox_of_mine") == 0
+    assert sys.modules["toolbox_of_mine"].LOADED
+    message = refused(capsys, "--tool.discover_packages_path=no_such_package")
+    assert "no_such_package" in message and "tool.discover_packages_path" in message
+
+
+def test_help_names_the_command_and_exits_zero(capsys):
+    assert run("--help") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: lerobot-x ") and "--batch_size" in out and err == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--batch_sise=3"], ["unknown flag --batch_sise.", "Did you mean --batch_size?"]),
+        (["--tol.path=x"], ["unknown flag --tol.path.", "Did you mean --tool.path?"]),
+        (["--dataset.repoid=x"], ["Did you mean --dataset.repo_id?"]),
+        (["--qqqqqqqq"], ["unknown flag --qqqqqqqq. --help"]),
+        (["stray"], ["stray is not a flag."]),
+        (["--batch_size=2.5"], ["--batch_size: ", "'2.5'"]),
+        (["--batch_size"], ["--batch_size", "expected one argument"]),
+        (["--save=maybe"], ["--save: ", "'maybe'"]),
+        (["--dataset.episodes=a"], ["--dataset.episodes: ", "'a'"]),
+        (["--batch_size=0"], ["batch_size must not be 0."]),
+        (["--batch_size=-1"], ["batch_size is negative. Give --batch_size."]),
+        (["--tool.type=hamer"], ["--tool.type=hamer is not known.", "Did you mean hammer?"]),
+        (["--tool.type=hammer"], ["missing: --tool.weight."]),
+        (["--tool.type=hammer", "--tool.path=x"], ["Cannot specify both --tool.path and --tool.type"]),
+        (["--tool.path=nowhere.yaml"], ["No such file or directory: nowhere.yaml."]),
+        (["--config_path=nowhere.yaml"], ["No such file or directory: nowhere.yaml."]),
+        (["--config_path"], ["--config_path", "expected one argument"]),
+    ],
+)
+def test_a_wrong_flag_is_one_line(capsys, argv, words):
+    message = refused(capsys, *argv)
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("c.yaml", "a: [1\nb: {", ["not valid YAML", "line 2"]),
+        ("c.json", '{"a": ', ["not valid JSON", "line 1"]),
+        ("c.yaml", "- 1\n", ["c.yaml does not hold `name: value` lines"]),
+        ("c.yaml", "batch_siz: 3\n", ["`batch_siz`"]),
+        ("c.yaml", "batch_size: many\n", ["--batch_size: ", "'many'"]),
+        ("c.yaml", "tool:\n  path: nowhere.yaml\n", ["nowhere.yaml"]),
+    ],
+)
+def test_a_wrong_config_file_is_one_line(capsys, tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    message = refused(capsys, f"--config_path={tmp_path / name}")
+    assert all(word in message for word in words), message
+
+
+def test_an_override_of_a_checkpoints_config_is_named_as_it_was_typed(capsys, tmp_path):
+    (tmp_path / "tool.yaml").write_text("weight: 1.5\n")
+    path = f"--tool.path={tmp_path / 'tool.yaml'}"
+    assert refused(capsys, path, "--tool.lenght=3").startswith(
+        "unknown flag --tool.lenght. Did you mean --tool.length?"
+    )
+    assert refused(capsys, path, "--tool.length=x").startswith("--tool.length: ")
+
+
+def test_a_usage_error_of_the_body_is_one_line(capsys):
+    def body(_config):
+        raise UsageError("episode 9 does not exist.", "Episodes 0 to 4 do: --dataset.episodes.")
+
+    assert refused(capsys, body=body) == "episode 9 does not exist. Episodes 0 to 4 do: --dataset.episodes."
+
+
+def test_a_fault_of_ours_is_one_line_and_a_log_with_the_traceback(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def body(_config):
+        raise KeyError("a\nb")
+
+    message = refused(capsys, "--batch_size=3", body=body)
+    (log,) = tmp_path.iterdir()
+    assert str(log) in message and "KeyError" in message and "not yours" in message
+    text = log.read_text()
+    assert "Traceback" in text and "--batch_size=3" in text and '"lerobot"' in text
+
+
+def test_a_fault_is_one_line_even_where_no_log_can_be_written(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    message = refused(capsys, body=lambda _config: 1 // 0)
+    assert "ZeroDivisionError" in message
+
+
+def test_an_interruption_is_130(capsys):
+    def body(_config):
+        raise KeyboardInterrupt
+
+    assert run(body=body) == 130
+    assert capsys.readouterr() == ("", "lerobot-x: interrupted.\n")
+
+
+@pytest.mark.parametrize(("raised", "code"), [(0, 0), (None, 0), (1, 2), ("no camera", 2)])
+def test_a_library_that_exits(capsys, raised, code):
+    assert run(body=lambda _config: sys.exit(raised)) == code
+    err = capsys.readouterr().err
+    assert err.count("\n") == (code == 2) and (raised != "no camera" or "no camera" in err)
+
+
+def test_libraries_are_quiet_but_their_errors_are_a_line_each(capsys):
+    def body(_config):
+        logging.getLogger("lerobot").info("loading")
+        logging.warning("slow")
+        warnings.warn("old", UserWarning, stacklevel=1)
+        try:
+            raise ValueError("cause")
+        except ValueError:
+            logging.exception("Could not import %s", "a plugin")
+        return 0
+
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level, sys.argv)
+    assert run(body=body) == 0
+    assert capsys.readouterr().err == "error: Could not import a plugin (ValueError: cause)\n"
+    assert (root.handlers, root.level, sys.argv) == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes break another way on Windows")
+def test_a_reader_that_goes_away_gets_no_complaint():
+    code = (
+        "import sys; from dataclasses import dataclass; from lerobot_diagnostics.cli.run import run_command\n"
+        "@dataclass\nclass C:\n    a: int = 1\n"
+        "def body(c):\n    for _ in range(100000):\n        print('x' * 80)\n    return 0\n"
+        "sys.exit(run_command(C, body, [], command='lerobot-x'))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+
+
+def test_robots_are_known_only_where_asked_for(tmp_path):
+    code = (
+        "import sys; from dataclasses import dataclass; from lerobot.robots import RobotConfig\n"
+        "from lerobot_diagnostics.cli.run import run_command\n"
+        "@dataclass\nclass C:\n    robot: RobotConfig | None = None\n"
+        "argv = ['--robot.type=so101_follower', '--robot.port=/dev/none']\n"
+        "for hardware in (False, True):\n"
+        "    body = lambda c: print(c.robot.port) or 0\n"
+        "    print(run_command(C, body, argv, command='lerobot-x', hardware=hardware))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(tmp_path))
+    assert done.stdout.split() == ["2", "/dev/none", "0"]
+    assert "--robot.type=so101_follower is not known." in done.stderr
