@@ -53,7 +53,8 @@ class Recording:
     def references(self, used: list[int], cameras: list[str] | None = None) -> ReferenceViews:
         index = np.flatnonzero(np.isin(self.episodes, used))
         return ReferenceViews.build(
-            {c: [self.frames[c][i] for i in index] for c in cameras or self.frames}, episodes=self.episodes[index].tolist()
+            {c: [self.frames[c][i] for i in index] for c in cameras or self.frames},
+            episodes=self.episodes[index].tolist(),
         )
 
 
@@ -119,7 +120,9 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "none": lambda p, r: p,
     "brightness x0.5": lambda p, r: relit(p, np.full(3, 0.5)),
     "brightness x1.6": lambda p, r: relit(p, np.full(3, 1.6)),
-    "white balance": lambda p, r: relit(p, np.array([1.25, 1.0, 0.8]) if r.random() < 0.5 else np.array([0.8, 1.0, 1.25])),
+    "white balance": lambda p, r: relit(
+        p, np.array([1.25, 1.0, 0.8]) if r.random() < 0.5 else np.array([0.8, 1.0, 1.25])
+    ),
     "blur": lambda p, r: cv2.GaussianBlur(p, (0, 0), p.shape[1] / 100),
     "noise": lambda p, r: noisy(p, 12, r),
     "JPEG 30": lambda p, r: jpeg(p, 30),
@@ -212,7 +215,7 @@ def pairs(recordings: dict[str, Recording]) -> None:
         references = recording.references(recording.numbers[:-1], [camera])
         parts[name, camera] = (references, [recording.frames[camera][k] for k in recording.picked(last, 3)])
     comparers = {}
-    for (a, b) in itertools.combinations(views, 2):
+    for a, b in itertools.combinations(views, 2):
         if a[0] == b[0]:
             continue
         cameras = {"a": parts[a][0].cameras[a[1]], "b": parts[b][0].cameras[b[1]]}
@@ -221,14 +224,24 @@ def pairs(recordings: dict[str, Recording]) -> None:
             rng = np.random.default_rng(0)
             for x, y in zip(parts[a][1], parts[b][1], strict=True):
                 x, y = PERTURBATIONS[label](x, rng), PERTURBATIONS[label](y, rng)
-                rows[f"right order, {label}"][outcome(comparer.compare({"a": x, "b": y}, geometry=False), {"a": "a", "b": "b"})] += 1
-                rows[f"exchanged, {label}"][outcome(comparer.compare({"a": y, "b": x}, geometry=False), {"a": "b", "b": "a"})] += 1
+                rows[f"right order, {label}"][
+                    outcome(comparer.compare({"a": x, "b": y}, geometry=False), {"a": "a", "b": "b"})
+                ] += 1
+                rows[f"exchanged, {label}"][
+                    outcome(comparer.compare({"a": y, "b": x}, geometry=False), {"a": "b", "b": "a"})
+                ] += 1
     for view in views:
         comparers[view] = Comparer(parts[view][0])
         for other in views:
             for picture in parts[other][1]:
                 codes = raised(comparers[view].compare({view[1]: picture}, geometry=False))
-                kind = "own view" if other == view else "other data set" if other[0] != view[0] else "other camera, same set"
+                kind = (
+                    "own view"
+                    if other == view
+                    else "other data set"
+                    if other[0] != view[0]
+                    else "other camera, same set"
+                )
                 rows[f"one camera, {kind}"]["passed" if not codes else "+".join(sorted(codes))] += 1
     table("pairs across data sets", rows)
 
@@ -245,7 +258,9 @@ def moved_between_tasks(recordings: dict[str, Recording]) -> None:
                 for order in itertools.permutations(cameras):
                     shown = dict(zip(cameras, order, strict=True))
                     findings = comparer.compare({c: recording.frames[s][k] for c, s in shown.items()}, geometry=False)
-                    label = "right order, cameras moved far" if list(order) == cameras else "exchanged, cameras moved far"
+                    label = (
+                        "right order, cameras moved far" if list(order) == cameras else "exchanged, cameras moved far"
+                    )
                     rows[label][outcome(findings, shown)] += 1
     table("bridge, one task held out", rows)
 
@@ -254,14 +269,24 @@ def faults(recordings: dict[str, Recording]) -> None:
     for name, recording in recordings.items():
         rows: dict[str, Counter[str]] = defaultdict(Counter)
         cameras = list(recording.frames)
-        for episode, comparer in leave_one_out(recording, recording.numbers[::3] if len(recording.numbers) > 8 else recording.numbers):
+        for episode, comparer in leave_one_out(
+            recording, recording.numbers[::3] if len(recording.numbers) > 8 else recording.numbers
+        ):
             for k in recording.picked(episode, 2):
                 live = {c: recording.frames[c][k] for c in cameras}
                 for camera in cameras:
                     for label, (code, spoil) in FAULTS.items():
-                        findings = comparer.compare({**live, camera: spoil(live[camera])}, geometry=code == "RESOLUTION")
-                        seen = {f.code for f in findings if f.subject == camera and f.status in (Status.FAIL, Status.WARN)}
-                        seen |= {f"{f.code}?" for f in findings if f.subject == camera and f.status is Status.UNKNOWN and f.code != "MOVED"}
+                        findings = comparer.compare(
+                            {**live, camera: spoil(live[camera])}, geometry=code == "RESOLUTION"
+                        )
+                        seen = {
+                            f.code for f in findings if f.subject == camera and f.status in (Status.FAIL, Status.WARN)
+                        }
+                        seen |= {
+                            f"{f.code}?"
+                            for f in findings
+                            if f.subject == camera and f.status is Status.UNKNOWN and f.code != "MOVED"
+                        }
                         seen -= {"LIGHTING", "FRAMING"}
                         others = raised([f for f in findings if f.subject != camera])
                         verdict = "right" if seen == {code} else "+".join(sorted(seen)) or "NOTHING"
@@ -270,7 +295,14 @@ def faults(recordings: dict[str, Recording]) -> None:
     cloth = recordings["so101_bimanual_cloth"]
     comparer = Comparer(cloth.references(cloth.numbers))
     first = {c: v[0] for c, v in cloth.frames.items()}
-    print("  cloth episode 0:", [(f.code, f.subject, str(f.status)) for f in comparer.compare(first) if f.status in (Status.FAIL, Status.UNKNOWN)])
+    print(
+        "  cloth episode 0:",
+        [
+            (f.code, f.subject, str(f.status))
+            for f in comparer.compare(first)
+            if f.status in (Status.FAIL, Status.UNKNOWN)
+        ],
+    )
 
 
 def healthy(recordings: dict[str, Recording]) -> None:
@@ -286,7 +318,9 @@ def healthy(recordings: dict[str, Recording]) -> None:
                     if "shift_px" in f.evidence:
                         shift.append(100 * f.evidence["shift_px"] / f.evidence["width_px"])
         pictures = 2 * len(recording.numbers) * len(recording.frames)
-        where = "" if not shift else f"shift % of width median {np.median(shift):.2f} p95 {np.percentile(shift, 95):.2f}"
+        where = (
+            "" if not shift else f"shift % of width median {np.median(shift):.2f} p95 {np.percentile(shift, 95):.2f}"
+        )
         print(f"\n{name}: {pictures} untouched pictures; steady {comparer.steady} {where}\n   ", dict(counts))
         for f in comparer.self_test():
             print("    self-test:", f.status, f.summary)
@@ -319,7 +353,9 @@ REGISTER_CASES = [
 
 def registration(recordings: dict[str, Recording], full: bool) -> None:
     print("\nregister: known warps (±6 %, ±5°, ±8 %) under another light and noise; largest error of a 3×3 grid, px")
-    print(f"  {'':52s} {'n':>4s} {'no fit':>6s} {'median':>7s} {'95 %':>6s} {'max':>6s} {'deg':>6s} {'>3 px':>5s} {'conf 5 %':>8s}")
+    print(
+        f"  {'':52s} {'n':>4s} {'no fit':>6s} {'median':>7s} {'95 %':>6s} {'max':>6s} {'deg':>6s} {'>3 px':>5s} {'conf 5 %':>8s}"
+    )
     for name, camera, kind in REGISTER_CASES:
         recording = recordings[name]
         frames = recording.frames[camera]
@@ -330,7 +366,11 @@ def registration(recordings: dict[str, Recording], full: bool) -> None:
             count = 200 if full else 60
             for _ in range(count):
                 i = int(rng.choice(usable))
-                j = i if kind == "same frame" else int(rng.choice(usable[recording.episodes[usable] == recording.episodes[i]]))
+                j = (
+                    i
+                    if kind == "same frame"
+                    else int(rng.choice(usable[recording.episodes[usable] == recording.episodes[i]]))
+                )
                 truth = random_motion(frames.shape[2], rng)
                 live, reference = moved(frames[j], truth), frames[i]
                 if frames.shape[2] > 64:
@@ -354,10 +394,15 @@ def registration(recordings: dict[str, Recording], full: bool) -> None:
     count = 400 if full else 120
     for _ in range(count):
         a, b = (views[k] for k in rng.choice(len(views), 2, replace=False))
-        x, y = (cv2.resize(recordings[n].frames[c][int(rng.integers(len(recordings[n].frames[c])))], (224, 224)) for n, c in (a, b))
+        x, y = (
+            cv2.resize(recordings[n].frames[c][int(rng.integers(len(recordings[n].frames[c])))], (224, 224))
+            for n, c in (a, b)
+        )
         for path in found:
             found[path] += getattr(Registrar(y), path)(x).found
-    print(f"  unrelated pictures (other camera or data set), {count}: answered exact {found['exact']}, fast {found['fast']}")
+    print(
+        f"  unrelated pictures (other camera or data set), {count}: answered exact {found['exact']}, fast {found['fast']}"
+    )
 
 
 def cost(recordings: dict[str, Recording]) -> None:
@@ -382,7 +427,9 @@ def cost(recordings: dict[str, Recording]) -> None:
         return float(np.median(taken))
 
     print(f"\ncost at 640x480: stored {stored / 1e6:.2f} MB a camera, prepared in {built:.2f} s")
-    print(f"  identity, light, channels: {ms(lambda: comparer.compare({'cam_high': live}, geometry=False), 30):.1f} ms a camera frame")
+    print(
+        f"  identity, light, channels: {ms(lambda: comparer.compare({'cam_high': live}, geometry=False), 30):.1f} ms a camera frame"
+    )
     print(f"  the same and geometry:     {ms(lambda: comparer.compare({'cam_high': live}), 30):.1f} ms")
     print(f"  register fast, cold:       {ms(lambda: registrar.fast(live), 30):.1f} ms")
     last = registrar.fast(live)

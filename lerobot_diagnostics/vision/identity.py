@@ -27,6 +27,8 @@ Vector = NDArray[np.float32]
 
 SIDE, CELLS, DIRECTIONS = 64, 8, 8
 LENGTH = CELLS * CELLS * DIRECTIONS
+_ANGLES = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
+_COS, _SIN = np.cos(_ANGLES).astype(np.float32), np.sin(_ANGLES).astype(np.float32)
 
 ORIENTATIONS = (
     "upright",
@@ -42,6 +44,10 @@ ORIENTATIONS = (
 
 JITTERS = 3
 """Jittered copies of a reference in the training set."""
+RIDGE = 0.06
+"""Ridge, as a share of the mean eigenvalue."""
+NEIGHBOURS = 3
+"""References that a likeness is the mean cosine with."""
 
 
 def oriented(picture: Picture, orientation: int) -> Picture:
@@ -67,12 +73,9 @@ def describe(picture: Picture) -> Vector:
     # 0.02: a gradient of 2 % a pixel, the strength of sensor noise and JPEG blocks after the blur.
     weight = np.sqrt(strength) / np.sqrt(around + 0.02)
     unit_x, unit_y = gx / (strength + 1e-6), gy / (strength + 1e-6)
-    layers = []
-    for k in range(DIRECTIONS):
-        angle = 2 * np.pi * k / DIRECTIONS
-        along = np.maximum(np.cos(angle) * unit_x + np.sin(angle) * unit_y, 0.0)
-        layers.append(weight * np.square(np.square(along)))
-    cells = cv2.resize(cv2.GaussianBlur(np.dstack(layers), (0, 0), 3.0), (CELLS, CELLS), interpolation=cv2.INTER_AREA)
+    along = np.maximum(unit_x[..., None] * _COS + unit_y[..., None] * _SIN, 0.0)
+    layers = weight[..., None] * np.square(np.square(along))
+    cells = cv2.resize(cv2.GaussianBlur(layers, (0, 0), 3.0), (CELLS, CELLS), interpolation=cv2.INTER_AREA)
     vector = cells.reshape(-1)
     return np.asarray(vector / (np.linalg.norm(vector) + 1e-9), np.float32)
 
@@ -82,7 +85,7 @@ def _permutation(orientation: int) -> NDArray[np.intp]:
 
     A mirror sends direction θ to π − θ; a counter-clockwise quarter turn, with y down, sends θ to θ − π/2.
     """
-    index = np.arange(LENGTH).reshape(CELLS, CELLS, DIRECTIONS)
+    index: NDArray[np.intp] = np.arange(LENGTH).reshape(CELLS, CELLS, DIRECTIONS)
     directions = np.arange(DIRECTIONS)
     if orientation >= 4:
         index = index[:, ::-1][..., (DIRECTIONS // 2 - directions) % DIRECTIONS]
@@ -93,6 +96,7 @@ def _permutation(orientation: int) -> NDArray[np.intp]:
 
 PERMUTATIONS: NDArray[np.intp] = np.stack([_permutation(k) for k in range(8)])
 """[8, 512]. A turned or mirrored picture's descriptor without looking at the picture again."""
+INVERSES: NDArray[np.intp] = np.stack([np.argsort(p) for p in PERMUTATIONS])
 
 
 def _jittered(picture: Picture, rng: np.random.Generator) -> Picture:
@@ -119,91 +123,98 @@ class Scores:
         return self.fit + self.likeness
 
 
+@dataclass(frozen=True)
+class _Fitted:
+    """A trained classifier: ridge weights [512, C], intercept [C], centre [512], unit references [N, 512], their owners [N]."""
+
+    weights: Vector
+    intercept: Vector
+    centre: Vector
+    references: Vector
+    owners: NDArray[np.intp]
+
+    def scores(self, vector: Vector) -> Scores:
+        candidates = vector[INVERSES] - self.centre  # row k: the descriptor with orientation k undone
+        fit = candidates @ self.weights + self.intercept
+        cosines = _unit(candidates) @ self.references.T
+        likeness = np.zeros_like(fit)
+        for j in range(fit.shape[1]):
+            likeness[:, j] = np.sort(cosines[:, self.owners == j], axis=1)[:, -NEIGHBOURS:].mean(axis=1)
+        return Scores(fit, likeness)
+
+
+def _unit(rows: Vector) -> Vector:
+    return np.asarray(rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-9), np.float32)
+
+
 class Identifier:
     """Scores pictures against the references of C cameras.
 
     Args:
-        references: A camera's reference pictures, [H, W, 3] uint8 RGB, for every camera.
+        references: Every camera's reference pictures, [H, W, 3] uint8 RGB.
         groups: The episode each reference comes from, for :meth:`held_out`.
     """
 
     def __init__(self, references: Mapping[str, Sequence[Picture]], groups: Mapping[str, Sequence[int]]) -> None:
         self.cameras = tuple(references)
         rng = np.random.default_rng(0)
-        plain, rows, labels, row_groups = [], [], [], []
-        self._owner = np.concatenate([np.full(len(references[c]), j) for j, c in enumerate(self.cameras)])
-        self._group = np.concatenate([np.asarray(groups[c]) for c in self.cameras])
+        vectors, owners, episodes, plain = [], [], [], []
         for j, camera in enumerate(self.cameras):
             for picture, group in zip(references[camera], groups[camera], strict=True):
-                plain.append(describe(picture))
-                copies = [plain[-1], *(describe(_jittered(picture, rng)) for _ in range(JITTERS))]
-                for vector in copies:
-                    rows.append(vector[PERMUTATIONS])
-                    labels += [j] + [-1] * 7
-                    row_groups += [group] * 8
-        self._plain = np.stack(plain)
-        self._rows = np.concatenate(rows).astype(np.float64)
-        self._targets = np.equal.outer(np.array(labels), np.arange(len(self.cameras))).astype(np.float64)
-        self._row_groups = np.array(row_groups)
-        self._fitted = self._fit(np.ones(len(self._rows), bool))
+                vectors += [describe(picture), *(describe(_jittered(picture, rng)) for _ in range(JITTERS))]
+                plain += [True] + [False] * JITTERS
+                owners += [j] * (1 + JITTERS)
+                episodes += [group] * (1 + JITTERS)
+        self._vectors = np.stack(vectors)
+        self._plain = np.array(plain)
+        self._owners = np.array(owners, np.intp)
+        self._episodes = np.array(episodes)
+        self._fitted = self._fit(np.ones(len(vectors), bool))
 
-    def _fit(self, used: NDArray[np.bool_]) -> tuple[Vector, Vector, Vector]:
-        """Ridge weights [512, C], intercept [C] and the centre [512]; upright rows weigh as much as all others."""
-        rows, targets = self._rows[used], self._targets[used]
-        weight = np.where(targets.any(axis=1), 1.0, 1.0 / 7.0)
+    def _fit(self, used: NDArray[np.bool_]) -> _Fitted:
+        """Train on the references marked: upright ones as their camera, their seven other orientations as strangers."""
+        vectors, owners = self._vectors[used], self._owners[used]
+        rows = vectors[:, PERMUTATIONS].reshape(-1, LENGTH).astype(np.float64)  # 8 a reference, upright first
+        targets = np.zeros((len(vectors), 8, len(self.cameras)))
+        targets[np.arange(len(vectors)), 0, owners] = 1.0
+        targets = targets.reshape(len(rows), -1)
+        # Upright rows weigh as much as all others together.
+        weight = np.tile([1.0] + [1.0 / 7.0] * 7, len(vectors))
         centre = rows.mean(axis=0)
-        rows = rows - centre
+        rows -= centre
         weighted = rows * weight[:, None]
         gram = weighted.T @ rows
-        mean_target = weight @ targets / weight.sum()
-        # A ridge of 6 % of the mean eigenvalue per dimension: chosen once, results flat between 2 % and 15 %.
         gram[np.diag_indices(LENGTH)] += RIDGE * np.trace(gram) / LENGTH
-        solved = np.linalg.solve(gram, weighted.T @ (targets - mean_target))
-        return solved.astype(np.float32), mean_target.astype(np.float32), centre.astype(np.float32)
+        intercept = weight @ targets / weight.sum()
+        solved = np.linalg.solve(gram, weighted.T @ (targets - intercept))
+        centre32 = centre.astype(np.float32)
+        return _Fitted(
+            solved.astype(np.float32), intercept.astype(np.float32), centre32, _unit(vectors - centre32), owners
+        )
 
     def scores(self, picture: Picture) -> Scores:
         """[8, C] scores of a picture, as it is and with each orientation undone."""
-        return self._scores(describe(picture), self._fitted, np.ones(len(self._plain), bool))
-
-    def _scores(self, vector: Vector, fitted: tuple[Vector, Vector, Vector], used: NDArray[np.bool_]) -> Scores:
-        weights, intercept, centre = fitted
-        # Row k: the descriptor with orientation k undone.
-        candidates = vector[INVERSES] - centre
-        fit = candidates @ weights + intercept
-        references = self._plain[used] - centre
-        references = references / (np.linalg.norm(references, axis=1, keepdims=True) + 1e-9)
-        candidates = candidates / (np.linalg.norm(candidates, axis=1, keepdims=True) + 1e-9)
-        cosines = candidates @ references.T
-        likeness = np.zeros_like(fit)
-        for j in range(len(self.cameras)):
-            mine = np.sort(cosines[:, self._owner[used] == j], axis=1)[:, -3:]
-            likeness[:, j] = mine.mean(axis=1) if mine.shape[1] else 0.0
-        return Scores(fit, likeness)
+        return self._fitted.scores(describe(picture))
 
     def nearest(self, camera: str, picture: Picture, count: int) -> list[int]:
         """Which of a camera's references look most like the picture, the most alike first."""
-        mine = self._plain[self._owner == self.cameras.index(camera)]
+        mine = self._vectors[self._plain & (self._owners == self.cameras.index(camera))]
         order: list[int] = np.argsort(-(mine @ describe(picture)), kind="stable")[:count].tolist()
         return order
 
     def held_out(self) -> dict[int, dict[str, list[Scores]]]:
-        """Every reference scored by a classifier that has not seen its episode: {episode: {camera: scores}}."""
+        """Every reference scored by a classifier that has not seen its episode: {episode: {camera: scores}}.
+
+        Episodes without which some camera has no reference left are skipped.
+        """
         result: dict[int, dict[str, list[Scores]]] = {}
-        if len(set(self._group.tolist())) < 2:
-            return result
-        for group in sorted(set(self._group.tolist())):
-            used = self._group != group
-            if set(self._owner[used].tolist()) != set(range(len(self.cameras))):
-                continue  # a camera without any other episode
-            fitted = self._fit(self._row_groups != group)
-            result[group] = {
-                camera: [
-                    self._scores(v, fitted, used) for v in self._plain[(self._group == group) & (self._owner == j)]
-                ]
+        for episode in sorted(set(self._episodes.tolist())):
+            held = self._episodes == episode
+            if len(set(self._owners[~held].tolist())) < len(self.cameras):
+                continue
+            fitted = self._fit(~held)
+            result[episode] = {
+                camera: [fitted.scores(v) for v in self._vectors[held & self._plain & (self._owners == j)]]
                 for j, camera in enumerate(self.cameras)
             }
         return result
-
-
-RIDGE = 0.06
-INVERSES: NDArray[np.intp] = np.stack([np.argsort(p) for p in PERMUTATIONS])

@@ -26,30 +26,30 @@ class Lighting:
     clipped: float
 
 
-_SIDE = 64
+_SIDE = 32
 
 
-def _clipped(values: NDArray[np.float64]) -> float:
+def _clipped(values: NDArray[np.float32]) -> float:
     return float(((values >= 254) | (values <= 1)).any(axis=-1).mean())
 
 
 def estimate_lighting(live: Picture, reference: Picture, mask: Mask | None = None) -> Lighting:
     """Channel gains between two pictures of one view, by medians over small blocks.
 
-    Medians of ratios over 64 × 64 blocks: an arm or object that is elsewhere, and a shift of a few percent, move them
+    Medians of ratios over 32 × 32 blocks: an arm or object that is elsewhere, and a shift of a few percent, move them
     little; blocks near black or white in either picture tell nothing about gain and are left out.
 
     Args:
         live: [H, W, 3] uint8 RGB.
         reference: [H, W, 3] uint8 RGB of any size.
-        mask: [64, 64] bool, true where blocks may be used.
+        mask: [32, 32] bool, true where blocks may be used.
     """
-    a = shrink(live, _SIDE, _SIDE).astype(np.float64)
-    b = shrink(reference, _SIDE, _SIDE).astype(np.float64)
+    a = shrink(live, _SIDE, _SIDE).astype(np.float32)
+    b = shrink(reference, _SIDE, _SIDE).astype(np.float32)
     usable = (np.minimum(a, b).min(axis=-1) > 12) & (np.maximum(a, b).max(axis=-1) < 243)
     if mask is not None:
         usable &= mask
-    if usable.sum() < 40:  # one percent of the blocks
+    if usable.sum() < 10:  # one percent of the blocks
         ratios = (a.reshape(-1, 3).mean(axis=0) + 1.0) / (b.reshape(-1, 3).mean(axis=0) + 1.0)
     else:
         ratios = np.median(a[usable] / b[usable], axis=0)

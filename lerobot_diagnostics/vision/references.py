@@ -15,8 +15,8 @@ from lerobot_diagnostics.vision.images import Picture, checked, shrink
 
 THUMBS = 64
 """Thumbnails a camera, for identity and light. With 24 the worst margin between the cloth twins falls below zero."""
-VIEWS = 12
-"""Larger views a camera, for geometry."""
+VIEWS = 24
+"""Larger views a camera, for geometry: two an episode, so that they also show whether the camera moves within one."""
 VIEW_WIDTH = 320
 """Pixels; the fast registration works at this width anyway."""
 
@@ -89,8 +89,8 @@ def _chosen(episodes: NDArray[np.int64], count: int) -> NDArray[np.intp]:
     for number in np.unique(episodes):
         frames = np.flatnonzero(episodes == number)
         # Van der Corput sequence: the first frame, the middle, the quarters, …: any prefix covers the episode evenly.
-        ranks = sorted(range(len(frames)), key=lambda k, n=len(frames): _bit_reversed_rank(k, n))  # type: ignore[misc]
-        order += [(rank, int(frames[k])) for rank, k in enumerate(ranks)]
+        ranked = sorted((_bit_reversed_rank(k, len(frames)), int(frame)) for k, frame in enumerate(frames))
+        order += [(place, frame) for place, (_, frame) in enumerate(ranked)]
     return np.sort(np.array([frame for _, frame in sorted(order)[:count]], dtype=np.intp))
 
 
@@ -199,7 +199,10 @@ def _camera_views(
         raise UsageError(f"camera {name}: the reference pictures differ in size.")
     view_width = min(VIEW_WIDTH, width)
     view_height = max(1, round(height * view_width / width))
-    thumbs, views = _chosen(numbers, THUMBS), _chosen(numbers, VIEWS)
+    distinct = np.unique(numbers)
+    kept = distinct[np.linspace(0, len(distinct) - 1, min(len(distinct), VIEWS // 2)).round().astype(int)]
+    among = np.flatnonzero(np.isin(numbers, kept))
+    thumbs, views = _chosen(numbers, THUMBS), among[_chosen(numbers[among], VIEWS)]
     return CameraViews(
         size=(width, height),
         thumbs=tuple(shrink(pictures[alive[k]], SIDE, SIDE) for k in thumbs),

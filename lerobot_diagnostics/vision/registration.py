@@ -33,8 +33,8 @@ EXACT_WIDTH = 640
 """Pixels. The exact path works at this width or below; more costs time and gains under 0.05 px of the 640."""
 FAST_WIDTH = 320
 """Pixels. The fast path works at this width or below."""
-MAX_SAMPLES = 40_000
-"""Pixels that the final fit looks at; four unknowns need no more."""
+MAX_SAMPLES = {EXACT_WIDTH: 40_000, FAST_WIDTH: 6_000}
+"""Pixels that the final fit of each path looks at."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,11 @@ class _Agreement:
 class _Level:
     """One picture at one working size: locally normalised, with what the trackers need of it."""
 
-    def __init__(self, picture: Picture, width: int, height: int, mask: Mask | None = None) -> None:
+    def __init__(
+        self, picture: Picture, width: int, height: int, mask: Mask | None = None, max_samples: int = 0
+    ) -> None:
         self.size = (width, height)
+        self.max_samples = max_samples
         # A window of an eighth of the width: wide enough to hold an edge, narrow enough to lose a shadow.
         self.map = locally_normalised(grey(shrink(picture, width, height)), 2 * max(4, width // 16) + 1)
         self.mask = None
@@ -127,7 +130,7 @@ class _Level:
         width, height = self.size
         found = cv2.goodFeaturesToTrack(
             self.bytes_map,
-            maxCorners=220,
+            maxCorners=160,
             qualityLevel=0.01,
             minDistance=max(2.0, min(width, height) / 24.0),
             mask=None if self.mask is None else self.mask.astype(np.uint8),
@@ -148,8 +151,9 @@ class _Level:
         if self.mask is not None:
             chosen &= self.mask
         index = np.flatnonzero(chosen)
-        if len(index) > MAX_SAMPLES:
-            index = index[:: math.ceil(len(index) / MAX_SAMPLES)]
+        if len(index) > self.max_samples:
+            # A fixed random choice: every k-th pixel would line up into columns.
+            index = np.random.default_rng(0).choice(index, self.max_samples, replace=False)
         width, height = self.size
         points = np.column_stack([index % width, index // width]).astype(np.float32)
         x, y = (points - _centre(width, height).astype(np.float32)).T
@@ -349,9 +353,9 @@ class Registrar:
         # Under a tenth of the picture there is too little left to register by.
         self.mask = mask if mask is not None and mask.mean() >= 0.1 else None
 
-    def _level(self, picture: Picture, width: int, mask: Mask | None = None) -> _Level:
-        width = min(width, self.width)
-        return _Level(picture, width, max(1, round(self.height * width / self.width)), mask)
+    def _level(self, picture: Picture, limit: int, mask: Mask | None = None) -> _Level:
+        width = min(limit, self.width)
+        return _Level(picture, width, max(1, round(self.height * width / self.width)), mask, MAX_SAMPLES[limit])
 
     @cached_property
     def _exact_level(self) -> _Level:
@@ -412,13 +416,13 @@ class Registrar:
             else _rescaled(_matrix(last, self.width, self.height), factor)
         )
         method = "identity" if last is None or not last.found else "last"
-        answer = self._refined(reference, current, _track(reference, current, start, levels=3), method, iterations=6)
+        answer = self._refined(reference, current, _track(reference, current, start, levels=3), method, iterations=4)
         if answer.found:
             return answer
         phase = _phase_guess(reference, current)
         if phase is None:
             return NO_FIT
-        return self._refined(reference, current, _track(reference, current, phase, levels=3), "phase", iterations=6)
+        return self._refined(reference, current, _track(reference, current, phase, levels=3), "phase", iterations=4)
 
     def _refined(
         self, reference: _Level, current: _Level, matrix: Matrix | None, method: str, iterations: int
@@ -431,6 +435,21 @@ class Registrar:
             return NO_FIT
         agreement = _agreement(reference, *_warped(current, matrix, reference))
         return _answer(matrix, agreement, method, self.width / reference.size[0], self.width, self.height)
+
+
+def to_reference(live: Picture, motion: Registration, width: int, height: int) -> tuple[Picture, Mask]:
+    """The live picture laid over the ``width`` × ``height`` reference, and where it covers it.
+
+    Args:
+        live: [H, W, 3] uint8 RGB.
+        motion: What :func:`register` found between them.
+    """
+    resized = shrink(live, width, height)
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    matrix = _matrix(motion, width, height)
+    laid = cv2.warpAffine(resized, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    covered = cv2.warpAffine(np.full((height, width), 255, np.uint8), matrix, (width, height), flags=flags) == 255
+    return np.asarray(laid, np.uint8), covered
 
 
 def register(live: Picture, reference: Picture, mask: Mask | None = None) -> Registration:

@@ -8,7 +8,7 @@ UNDECIDED, ROTATED, MIRRORED) → and only for a camera whose view is known: the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,11 +19,12 @@ from scipy.optimize import linear_sum_assignment
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status
 from lerobot_diagnostics.vision.colour import ChannelOrder
-from lerobot_diagnostics.vision.identity import ORIENTATIONS, Identifier, Scores, describe, undone
+from lerobot_diagnostics.vision.identity import ORIENTATIONS, SIDE, Identifier, Scores, describe, undone
 from lerobot_diagnostics.vision.images import Picture, checked, shrink
 from lerobot_diagnostics.vision.lighting import Lighting, estimate_lighting
 from lerobot_diagnostics.vision.references import ReferenceViews, is_dead, nearest_states
 from lerobot_diagnostics.vision.registration import NO_FIT, Registrar, Registration
+from lerobot_diagnostics.vision.workspace import direction
 
 Live = Mapping[str, Picture | Sequence[Picture]]
 """{camera: one picture [H, W, 3] uint8 RGB, or several of them, oldest first}."""
@@ -204,23 +205,24 @@ class Comparer:
         if not live:
             raise UsageError("no live pictures given.", "Check --robot.cameras.")
         pictures = {name: _sequence(name, value) for name, value in live.items()}
+        thumbs = {name: [shrink(p, SIDE, SIDE) for p in sequence] for name, sequence in pictures.items()}
         findings: list[Finding] = []
         alive: dict[str, list[Picture]] = {}
         for name in (*self.names, *(n for n in pictures if n not in self.names)):
             if name not in pictures:
                 continue
-            lit = [p for p in pictures[name] if not is_dead(p)]
-            if len(lit) == len(pictures[name]):
-                alive[name] = lit
+            dead = sum(is_dead(p) for p in thumbs[name])
+            if not dead:
+                alive[name] = pictures[name]
             elif name in self.names:
-                findings.append(_dead(name, len(pictures[name]) - len(lit), len(pictures[name])))
-        findings += self._frozen(pictures, moving)
-        identities = self._identify({name: alive[name] for name in alive})
+                findings.append(_dead(name, dead, len(pictures[name])))
+        findings += self._frozen(alive, moving)
+        identities = self._identify(alive, thumbs)
         for name in self.names:
             if name not in pictures:
                 findings.append(self._missing(name, identities))
             elif name in alive:
-                findings += self._judge(name, alive[name], identities[name], state, geometry)
+                findings += self._judge(name, pictures[name][-1], thumbs[name], identities[name], state, geometry)
         return findings
 
     def _frozen(self, pictures: Mapping[str, Sequence[Picture]], moving: bool | None) -> list[Finding]:
@@ -246,25 +248,28 @@ class Comparer:
                 findings.append(_finding("FROZEN", Status.UNKNOWN, name, summary, {"identical_pictures": count}, fix))
         return findings
 
-    def _scores(self, camera: str, pictures: Sequence[Picture]) -> Scores:
+    def _scores(self, camera: str, pictures: Sequence[Picture], thumbs: Sequence[Picture]) -> Scores:
         """Scores averaged over the pictures, under the framing (see :func:`_framings`) that fits best."""
         best: Scores | None = None
         reference = self.references.cameras.get(camera) or next(iter(self.references.cameras.values()))
         aspect = reference.size[0] / reference.size[1]
-        for framing in range(len(_framings(pictures[0], aspect))):
-            each = [self._identifier.scores(_framings(p, aspect)[framing]) for p in pictures]
+        others = zip(*(_framings(p, aspect) for p in pictures), strict=True)
+        for framing in (thumbs, *others):
+            each = [self._identifier.scores(p) for p in framing]
             mean = Scores(np.mean([s.fit for s in each], axis=0), np.mean([s.likeness for s in each], axis=0))
             if best is None or mean.total.max() > best.total.max():
                 best = mean
         assert best is not None
         return best
 
-    def _identify(self, alive: Mapping[str, Sequence[Picture]]) -> dict[str, _Identity]:
+    def _identify(
+        self, alive: Mapping[str, Sequence[Picture]], thumbs: Mapping[str, Sequence[Picture]]
+    ) -> dict[str, _Identity]:
         """Assign live cameras to recorded ones, jointly."""
         rows = list(alive)
         if not rows:
             return {}
-        scores = {name: self._scores(name, alive[name]) for name in rows}
+        scores = {name: self._scores(name, alive[name], thumbs[name]) for name in rows}
         # How each live picture lies, judged over all cameras together: a turn must win clearly to be believed.
         orientation: dict[str, int] = {}
         turned_margin: dict[str, float] = {}
@@ -315,14 +320,15 @@ class Comparer:
     def _judge(
         self,
         name: str,
-        pictures: Sequence[Picture],
+        picture: Picture,
+        thumbs: Sequence[Picture],
         identity: _Identity,
         state: NDArray[np.floating] | None,
         geometry: bool,
     ) -> list[Finding]:
         findings = [
             _finding("DEAD", Status.PASS, name, f"{name} delivers pictures"),
-            self._resolution(name, pictures[-1]),
+            self._resolution(name, picture),
         ]
         evidence = {
             "shows": identity.camera,
@@ -331,7 +337,7 @@ class Comparer:
             "margin_needed": identity.needed,
             "score": identity.total,
             "likeness": identity.likeness,
-            "pictures": len(pictures),
+            "pictures": len(thumbs),
         }
         if identity.likeness < STRANGE_LIKENESS:
             summary = f"{name} shows none of the recorded views (likeness {identity.likeness:.2f}, a recorded view has {KNOWN_LIKENESS} or more)"
@@ -354,11 +360,11 @@ class Comparer:
             summary = f"{name} shows the view recorded under that name (margin {min(identity.margin, 9.99):.2f})"
             findings.append(_finding("SWAPPED", Status.PASS, name, summary, evidence))
         findings.append(self._orientation(name, identity))
-        upright = [undone(p, identity.orientation) for p in pictures] if identity.orientation else list(pictures)
+        upright = [undone(p, identity.orientation) for p in thumbs]
         findings.append(self._channel_order(name, identity.camera, upright))
         findings.append(self._lighting(name, identity.camera, upright[-1]))
         if geometry and identity.camera == name and not identity.orientation:
-            findings.append(self._geometry(name, upright[-1], state))
+            findings.append(self._geometry(name, picture, state))
         return findings
 
     def _resolution(self, name: str, picture: Picture) -> Finding:
@@ -515,12 +521,12 @@ class Comparer:
             return _finding(
                 "MOVED", Status.PASS, name, f"{name} stands where it stood (within {shift:.1f} px)", evidence
             )
-        amount = f"{shift:.1f} px {_direction(dx, dy)}, {abs(motion.rotation_deg):.1f}° {'clockwise' if motion.rotation_deg > 0 else 'counter-clockwise'}, zoom ×{motion.scale:.3f}"
+        amount = f"{shift:.1f} px {direction(dx, dy)}, {abs(motion.rotation_deg):.1f}° {'clockwise' if motion.rotation_deg > 0 else 'counter-clockwise'}, zoom ×{motion.scale:.3f}"
         if abs(motion.scale - 1) > 0.03 and shift <= 0.02 * views.size[0] and abs(motion.rotation_deg) <= 1.0:
             summary = f"{name} frames the scene {abs(motion.scale - 1):.0%} {'tighter' if motion.scale > 1 else 'wider'} than recorded"
             fix = f"Undo a crop, digital zoom or lens change of {name}, or move it {'back' if motion.scale > 1 else 'closer'}."
             return _finding("FRAMING", Status.WARN, name, summary, evidence, fix)
-        fix = f"Turn {name} so that its picture moves {_direction(-dx, -dy)} by {shift:.0f} px; lerobot-rollout --strategy.type=align shows it live."
+        fix = f"Turn {name} so that its picture moves {direction(-dx, -dy)} by {shift:.0f} px; lerobot-rollout --strategy.type=align shows it live."
         return _finding("MOVED", Status.WARN, name, f"{name}: the picture has moved {amount}", evidence, fix)
 
 
@@ -553,13 +559,13 @@ def _sequence(name: str, value: Picture | Sequence[Picture]) -> list[Picture]:
 
 
 def _framings(picture: Picture, aspect: float) -> list[Picture]:
-    """The picture as it is, and when its shape differs also cropped and padded to the recorded aspect ratio.
+    """Nothing, or when the picture's shape differs, the picture cropped and padded to the recorded aspect ratio.
 
     A camera that changes from 4:3 to 16:9 scales, crops or widens; which one it did shows in the scores.
     """
     height, width = picture.shape[:2]
     if abs(width / height - aspect) <= 0.02 * aspect:
-        return [picture]
+        return []
     if width / height > aspect:
         inner, full = round(height * aspect), round(width / aspect)
         left, top = (width - inner) // 2, (full - height) // 2
@@ -570,7 +576,7 @@ def _framings(picture: Picture, aspect: float) -> list[Picture]:
         top, left = (height - inner) // 2, (full - width) // 2
         cropped = picture[top : top + inner]
         padded = np.pad(picture, ((0, 0), (left, full - width - left), (0, 0)), mode="edge")
-    return [picture, np.ascontiguousarray(cropped), padded]
+    return [np.ascontiguousarray(cropped), padded]
 
 
 def _assignment(
@@ -593,12 +599,6 @@ def _known(identity: _Identity) -> bool:
     return identity.total >= KNOWN_TOTAL and identity.likeness >= KNOWN_LIKENESS
 
 
-def _direction(dx: float, dy: float) -> str:
-    """A direction in words, of eight."""
-    names = ("right", "down-right", "down", "down-left", "left", "up-left", "up", "up-right")
-    return names[round(np.degrees(np.arctan2(dy, dx)) / 45) % 8]
-
-
 def _dead(name: str, dead: int, count: int) -> Finding:
     summary = (
         f"{name} is black or shows no picture" if dead == count else f"{name}: {dead} of {count} pictures are black"
@@ -617,13 +617,3 @@ def _finding(
     cause: Cause = Cause.CAMERAS,
 ) -> Finding:
     return Finding(code, status, cause, subject, summary, evidence or {}, fix)
-
-
-def codes(findings: Iterable[Finding], *statuses: Status) -> dict[str, set[str]]:
-    """{subject: codes} of the findings with one of the statuses, by default those that are not pass or info."""
-    wanted = statuses or (Status.FAIL, Status.WARN, Status.UNKNOWN)
-    result: dict[str, set[str]] = {}
-    for finding in findings:
-        if finding.status in wanted:
-            result.setdefault(finding.subject, set()).add(finding.code)
-    return result
