@@ -1,12 +1,11 @@
 import cv2
 import numpy as np
 import pytest
-from vision_scenes import relit, warped
+from vision_scenes import relit, warped, with_arm
 
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Status
 from lerobot_diagnostics.vision import Background, background_of, compare_workspace
-from vision_scenes import with_arm
 
 POSE = -25.0
 
@@ -64,7 +63,7 @@ def test_background_mask_keeps_the_table_and_drops_what_moves(background: Backgr
     assert background.mask[15:40, 100:220].all()
     assert background.mask[110:146, 60:110].mean() > 0.9  # the tray's edges survive
     assert background.mask[205:235, 155:165].mean() < 0.7  # the base, under the sweeping arm
-    assert 0.6 < background.mask.mean() < 0.99
+    assert 0.6 < background.mask.mean() < 0.995
 
 
 def test_one_pixel_of_shake_does_not_cost_the_edges() -> None:

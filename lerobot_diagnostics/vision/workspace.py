@@ -205,28 +205,26 @@ def locate_changes(
                 explained |= cv2.warpAffine(explained.astype(np.uint8), shift, (width, height)) > 0
 
     different = (_difference(aligned, reference) > _tolerance(aligned, reference)) & seen & ~explained
+    objects = [_traced(blob, reference, aligned, round(SEARCH_OBJECT * width)) for blob in _blobs(different, least)]
     arrived: list[tuple[float, float]] = []
-    for blob in _blobs(different, least):
-        ys, xs = np.nonzero(blob)
-        if any(np.hypot(xs.mean() - x, ys.mean() - y) < 0.05 * width for x, y in arrived):
-            continue  # this is where an object already reported has gone
-        grown = cv2.dilate(blob.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
-        found = _displacement(reference, aligned, grown, round(SEARCH_OBJECT * width))
-        if found is not None and found[2] >= LEAST_MATCH and found[2] > found[3] + 0.1:
-            if np.hypot(found[0], found[1]) > still:
-                changes.append(_change("object", blob, *found[:3]))
-                arrived.append((float(xs.mean()) + found[0], float(ys.mean()) + found[1]))
-        else:
-            changes.append(_change("object", blob, np.nan, np.nan, 0.0))
-    return motion, _without_arrivals(changes, width)
+    # The surest first: where one of them has arrived, the other blob is that same object, not one that left.
+    for change in sorted(objects, key=lambda c: -c.confidence):
+        if any(np.hypot(change.x_px - x, change.y_px - y) < 0.05 * width for x, y in arrived):
+            continue
+        if change.confidence == 0 or np.hypot(change.dx_px, change.dy_px) > still:
+            changes.append(change)
+        if change.confidence > 0:
+            arrived.append((change.x_px + change.dx_px, change.y_px + change.dy_px))
+    return motion, changes
 
 
-def _without_arrivals(changes: list[Change], width: int) -> list[Change]:
-    """Drop blobs without a displacement of their own that lie where a found object has arrived."""
-    ends = [(c.x_px + c.dx_px, c.y_px + c.dy_px) for c in changes if c.confidence > 0]
-    return [
-        c for c in changes if c.confidence > 0 or all(np.hypot(c.x_px - x, c.y_px - y) > 0.05 * width for x, y in ends)
-    ]
+def _traced(blob: Mask, reference: Picture, aligned: Picture, search: int) -> Change:
+    """The displacement of what the reference shows in a blob; unknown when it is not found again."""
+    grown = cv2.dilate(blob.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+    found = _displacement(reference, aligned, grown, search)
+    if found is None or found[2] < LEAST_MATCH or found[2] < found[3] + 0.1:
+        return _change("object", blob, np.nan, np.nan, 0.0)
+    return _change("object", blob, *found[:3])
 
 
 def _change(kind: str, region: Mask, dx: float, dy: float, confidence: float) -> Change:
