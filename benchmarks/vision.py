@@ -2,8 +2,7 @@
 
     LEROBOT_DIAGNOSTICS_DATA=<folder of the data sets> python benchmarks/vision.py [--only swaps,faults,…] [--full]
 
-Every judged episode is left out of the references it is judged by. About eight minutes on one core; --full uses every perturbation
-on every episode.
+Every judged episode is left out of the references it is judged by. About eight minutes on one core; --full draws more.
 """
 
 from __future__ import annotations
@@ -25,7 +24,14 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from lerobot_diagnostics.findings import Finding, Status
-from lerobot_diagnostics.vision import Comparer, ReferenceViews, Registrar, Registration
+from lerobot_diagnostics.vision import (
+    Comparer,
+    ReferenceViews,
+    Registrar,
+    Registration,
+    background_of,
+    compare_workspace,
+)
 from lerobot_diagnostics.vision.identity import oriented
 from lerobot_diagnostics.vision.registration import _matrix
 
@@ -117,15 +123,15 @@ def everything(picture: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 PERTURBATIONS: dict[str, Perturbation] = {
-    "none": lambda p, r: p,
-    "brightness x0.5": lambda p, r: relit(p, np.full(3, 0.5)),
-    "brightness x1.6": lambda p, r: relit(p, np.full(3, 1.6)),
+    "none": lambda p, _: p,
+    "brightness x0.5": lambda p, _: relit(p, np.full(3, 0.5)),
+    "brightness x1.6": lambda p, _: relit(p, np.full(3, 1.6)),
     "white balance": lambda p, r: relit(
         p, np.array([1.25, 1.0, 0.8]) if r.random() < 0.5 else np.array([0.8, 1.0, 1.25])
     ),
-    "blur": lambda p, r: cv2.GaussianBlur(p, (0, 0), p.shape[1] / 100),
+    "blur": lambda p, _: cv2.GaussianBlur(p, (0, 0), p.shape[1] / 100),
     "noise": lambda p, r: noisy(p, 12, r),
-    "JPEG 30": lambda p, r: jpeg(p, 30),
+    "JPEG 30": lambda p, _: jpeg(p, 30),
     "shift 6 %": shifted,
     "zoom 8 %": lambda p, r: moved(p, Registration(0, 0, 0, r.choice([0.92, 1.08]), 1, ""), cv2.BORDER_REPLICATE),
     "rotation 5°": lambda p, r: moved(p, Registration(0, 0, r.choice([-5, 5]), 1, 1, ""), cv2.BORDER_REPLICATE),
@@ -306,7 +312,8 @@ def faults(recordings: dict[str, Recording]) -> None:
 
 
 def healthy(recordings: dict[str, Recording]) -> None:
-    """Everything compare() says of untouched held-out episodes: one frame, the first; and how steady cameras measure."""
+    """Everything compare() says of untouched held-out episodes: one frame, the first; and how steady cameras
+    measure."""
     for name, recording in recordings.items():
         counts: Counter[str] = Counter()
         shift = []
@@ -354,7 +361,8 @@ REGISTER_CASES = [
 def registration(recordings: dict[str, Recording], full: bool) -> None:
     print("\nregister: known warps (±6 %, ±5°, ±8 %) under another light and noise; largest error of a 3×3 grid, px")
     print(
-        f"  {'':52s} {'n':>4s} {'no fit':>6s} {'median':>7s} {'95 %':>6s} {'max':>6s} {'deg':>6s} {'>3 px':>5s} {'conf 5 %':>8s}"
+        f"  {'':52s} {'n':>4s} {'no fit':>6s} {'median':>7s} {'95 %':>6s} {'max':>6s} {'deg':>6s} {'>3 px':>5s} "
+        f"{'conf 5 %':>8s}"
     )
     for name, camera, kind in REGISTER_CASES:
         recording = recordings[name]
@@ -385,6 +393,7 @@ def registration(recordings: dict[str, Recording], full: bool) -> None:
                 confidences.append(answer.confidence)
             print(
                 f"  {name + ' ' + camera + ', ' + kind + ', ' + path:52s} {count:4d} {none:6d} {np.median(errors):7.3f} "
+                ""
                 f"{np.percentile(errors, 95):6.2f} {max(errors):6.2f} {np.median(turns):6.3f} "
                 f"{sum(e > 3 for e in errors):5d} {np.percentile(confidences, 5):8.2f}"
             )
@@ -401,8 +410,102 @@ def registration(recordings: dict[str, Recording], full: bool) -> None:
         for path in found:
             found[path] += getattr(Registrar(y), path)(x).found
     print(
-        f"  unrelated pictures (other camera or data set), {count}: answered exact {found['exact']}, fast {found['fast']}"
+        f"  unrelated pictures (other camera or data set), {count}: answered exact {found['exact']}, fast "
+        f"{found['fast']}"
     )
+
+
+def simulated(full: bool) -> None:
+    """Moved camera, base, tray and cube in the simulator, one at a time, by random amounts; needs the extra ``sim``."""
+    try:
+        import copy
+
+        from lerobot_diagnostics.sim.config_so101_sim import CameraFault, SimFaults
+        from lerobot_diagnostics.sim.scene import CUBE_XY_M, TRAY_XY_M, build
+        from lerobot_diagnostics.sim.world import World
+    except ImportError as error:
+        print(f"\nsim: skipped ({error})")
+        return
+    size = (640, 480)
+    rng = np.random.default_rng(3)
+    model = build()
+
+    def start(faults: SimFaults, cube: tuple[float, float]) -> World:
+        world = World(faults, copy.copy(model))
+        world.reset(cube)
+        world.advance_to(0.3)
+        return world
+
+    def near(xy: tuple[float, float], spread: float) -> tuple[float, float]:
+        return (xy[0] + rng.uniform(-spread, spread), xy[1] + rng.uniform(-spread, spread))
+
+    cameras = ("top", "front")
+    sweep: dict[str, list[np.ndarray]] = {c: [] for c in cameras}
+    at_pose: dict[str, list[np.ndarray]] = {c: [] for c in cameras}
+    for episode in range(4):
+        world = start(SimFaults(), CUBE_XY_M if episode == 0 else near(CUBE_XY_M, 0.03))
+        for c in cameras:
+            at_pose[c].append(world.render(c, *size))
+        for k in range(5):
+            pan, lift, flex = rng.uniform((-50, -60, 0), (50, 0, 60))
+            goal = {"shoulder_pan": pan, "shoulder_lift": lift, "elbow_flex": flex}
+            world.command(goal)
+            world.advance_to(1.0 + k)
+            for c in cameras:
+                sweep[c].append(world.render(c, *size))
+        world.close()
+    backgrounds = {c: background_of(sweep[c]) for c in cameras}
+    rows: dict[str, Counter[str]] = defaultdict(Counter)
+    errors: dict[str, list[float]] = defaultdict(list)
+    asked = {"nothing": set(), "camera": {"MOVED"}, "base": {"BASE_MOVED"}}
+    asked |= {"tray": {"OBJECT_MOVED"}, "cube": {"OBJECT_MOVED"}}
+    focal = size[1] / 2 / np.tan(np.deg2rad(45 / 2))
+
+    def pixel(world: World, camera: str, point: np.ndarray) -> np.ndarray:
+        pose = world.truth().cameras[camera]
+        x, y, z = pose.rotation.T @ (point - pose.position_m)
+        return np.array([focal * x / -z, focal * -y / -z])
+
+    healthy_world = start(SimFaults(), CUBE_XY_M)
+    for kind in asked:
+        for _ in range(30 if full else 12):
+            step = rng.uniform(0.01, 0.03) * np.array([np.cos(a := rng.uniform(0, 2 * np.pi)), np.sin(a)])
+            turn = (rng.choice([-1, 1], 3) * rng.uniform(0.7, 3.0, 3)).tolist()
+            faults = {
+                "nothing": SimFaults(),
+                "camera": SimFaults(cameras={c: CameraFault(turn_deg=turn) for c in cameras}),
+                "base": SimFaults(base_move_m=step.tolist()),
+                "tray": SimFaults(tray_move_m=step.tolist()),
+                "cube": SimFaults(cube_move_m=step.tolist()),
+            }[kind]
+            world = start(faults, CUBE_XY_M)
+            live = {c: noisy(world.render(c, *size), 2, rng) for c in cameras}
+            findings = compare_workspace(live, {c: at_pose[c] for c in cameras}, backgrounds)
+            for c in cameras:
+                mine = [f for f in findings if f.subject == c and f.status in (Status.WARN, Status.UNKNOWN)]
+                codes = {f.code + ("?" if f.status is Status.UNKNOWN else "") for f in mine}
+                rows[f"{kind}, {c}"]["right" if codes == asked[kind] else "+".join(sorted(codes)) or "nothing"] += 1
+                point = {"base": "base_m", "tray": "tray_m", "cube": "cube_m"}.get(kind)
+                for f in mine:
+                    if codes != asked[kind] or f.evidence.get("dx_px") is None:
+                        continue
+                    got = np.array([f.evidence["dx_px"], f.evidence["dy_px"]])
+                    if point:
+                        a, b = (getattr(w.truth(), point) for w in (healthy_world, world))
+                        errors[f"{kind}, {c}"].append(
+                            float(np.linalg.norm(got - (pixel(world, c, b) - pixel(world, c, a))))
+                        )
+                    elif kind == "camera":
+                        errors[f"{kind}, {c}, roll deg"].append(abs(f.evidence["rotation_deg"] - turn[2]))
+                        # a point far along the old axis, seen by the turned camera
+                        old = healthy_world.truth().cameras[c]
+                        far = old.position_m - old.rotation[:, 2]
+                        errors[f"{kind}, {c}"].append(float(np.linalg.norm(got - pixel(world, c, far))))
+            world.close()
+    table("sim, 640x480: one thing moved by 1–3 cm, or a camera turned by 0.7–3° about each axis", rows)
+    for label, values in errors.items():
+        middle, high = np.nanpercentile(values, [50, 95])
+        print(f"  error of the size, {label:24s} median {middle:.2f} 95 % {high:.2f} (n {len(values)})")
 
 
 def cost(recordings: dict[str, Recording]) -> None:
@@ -428,7 +531,8 @@ def cost(recordings: dict[str, Recording]) -> None:
 
     print(f"\ncost at 640x480: stored {stored / 1e6:.2f} MB a camera, prepared in {built:.2f} s")
     print(
-        f"  identity, light, channels: {ms(lambda: comparer.compare({'cam_high': live}, geometry=False), 30):.1f} ms a camera frame"
+        f"  identity, light, channels: {ms(lambda: comparer.compare({'cam_high': live}, geometry=False), 30):.1f} ms a "
+        "camera frame"
     )
     print(f"  the same and geometry:     {ms(lambda: comparer.compare({'cam_high': live}), 30):.1f} ms")
     print(f"  register fast, cold:       {ms(lambda: registrar.fast(live), 30):.1f} ms")
@@ -439,7 +543,7 @@ def cost(recordings: dict[str, Recording]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="healthy,swaps,pairs,tasks,faults,register,cost")
+    parser.add_argument("--only", default="healthy,swaps,pairs,tasks,faults,register,sim,cost")
     parser.add_argument("--full", action="store_true")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
@@ -452,6 +556,7 @@ def main() -> None:
         "tasks": lambda: moved_between_tasks(recordings),
         "faults": lambda: faults(recordings),
         "register": lambda: registration(recordings, arguments.full),
+        "sim": lambda: simulated(arguments.full),
         "cost": lambda: cost(recordings),
     }
     for name in arguments.only.split(","):

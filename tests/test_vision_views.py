@@ -129,7 +129,7 @@ def test_frozen_needs_something_else_to_move(comparer: Comparer, live: dict[str,
     assert {f.status for f in comparer.compare(changing) if f.code == "FROZEN"} == {Status.PASS}
 
 
-def test_a_black_camera_is_dead_not_frozen(comparer: Comparer, live: dict[str, np.ndarray]) -> None:
+def test_a_black_camera_is_dead_not_frozen(comparer: Comparer) -> None:
     changing = {name: [camera(SEEDS[name], 12.0 + k, k) for k in range(3)] for name in SEEDS}
     changing["top"] = [np.zeros_like(p) for p in changing["top"]]
     assert failed(comparer.compare(changing), Status.FAIL) == {("DEAD", "top")}

@@ -51,7 +51,8 @@ def recording(
 
 
 def warped(picture: np.ndarray, dx: float, dy: float, turn_deg: float = 0.0, zoom: float = 1.0) -> np.ndarray:
-    """The content moved by (dx, dy) px (+x right, +y down), turned clockwise, zoomed, all about the picture's centre."""
+    """The content moved by (dx, dy) px (+x right, +y down), turned clockwise, zoomed, all about the picture's
+    centre."""
     height, width = picture.shape[:2]
     centre = ((width - 1) / 2, (height - 1) / 2)
     matrix = cv2.getRotationMatrix2D(centre, -turn_deg, zoom)  # OpenCV turns counter-clockwise

@@ -12,7 +12,8 @@ from lerobot_diagnostics.vision.images import Picture, shrink
 _CELLS = 8
 _RIDGE = 0.1
 GREYNESS = 0.03
-"""Red–blue contrast, relative to brightness, under which a picture counts as colourless: JPEG at quality 30 alone makes 0.01."""
+"""Red–blue contrast, relative to brightness, under which a picture counts as colourless: JPEG at quality 30 alone
+makes 0.01."""
 
 
 def red_minus_blue(picture: Picture) -> NDArray[np.float64]:
@@ -30,7 +31,8 @@ def red_minus_blue(picture: Picture) -> NDArray[np.float64]:
 
 
 class ChannelOrder:
-    """Scores the order of the colour channels against one camera's references: near +1 as recorded, near −1 exchanged."""
+    """Scores the order of the colour channels against one camera's references: near +1 as recorded, near −1
+    exchanged."""
 
     def __init__(self, references: Sequence[Picture]) -> None:
         rows = np.stack([red_minus_blue(picture) for picture in references])

@@ -1,8 +1,11 @@
 """Which recorded camera does a picture show: a classifier trained on the recording itself.
 
-A picture becomes a histogram of oriented gradients (Dalal & Triggs 2005): 8 × 8 cells × 8 directions over a 64 × 64 grey
-picture, the gradient strength divided by its surroundings'. Exposure, white balance, blur and small objects hardly touch
-it, and a motion of a few percent of the picture moves it little. Two scores a camera, both near 1 for its own pictures and
+A picture becomes a histogram of oriented gradients (Dalal & Triggs 2005): 8 × 8 cells × 8 directions over a 64 × 64
+grey
+picture, the gradient strength divided by its surroundings'. Exposure, white balance, blur and small objects hardly
+touch
+it, and a motion of a few percent of the picture moves it little. Two scores a camera, both near 1 for its own
+pictures and
 near 0 for others:
 
 * ``fit``: ridge regression on every camera's references, jittered in geometry and light. The seven turned and mirrored
@@ -107,7 +110,7 @@ def _jittered(picture: Picture, rng: np.random.Generator) -> Picture:
     moved = cv2.warpAffine(small, matrix, (SIDE, SIDE), borderMode=cv2.BORDER_REPLICATE)
     gains = rng.uniform(0.5, 1.6) * rng.uniform(0.85, 1.15, 3)
     noisy = moved * gains + rng.normal(0.0, rng.uniform(0.0, 6.0), moved.shape)
-    return np.clip(noisy, 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(noisy, 0, 255), np.uint8)
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,8 @@ class Scores:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A trained classifier: ridge weights [512, C], intercept [C], centre [512], unit references [N, 512], their owners [N]."""
+    """A trained classifier: ridge weights [512, C], intercept [C], centre [512], unit references [N, 512], their
+    owners [N]."""
 
     weights: Vector
     intercept: Vector
@@ -137,10 +141,10 @@ class _Fitted:
         candidates = vector[INVERSES] - self.centre  # row k: the descriptor with orientation k undone
         fit = candidates @ self.weights + self.intercept
         cosines = _unit(candidates) @ self.references.T
-        likeness = np.zeros_like(fit)
+        likeness = np.zeros(fit.shape, np.float32)
         for j in range(fit.shape[1]):
             likeness[:, j] = np.sort(cosines[:, self.owners == j], axis=1)[:, -NEIGHBOURS:].mean(axis=1)
-        return Scores(fit, likeness)
+        return Scores(np.asarray(fit, np.float32), likeness)
 
 
 def _unit(rows: Vector) -> Vector:
@@ -175,9 +179,8 @@ class Identifier:
         """Train on the references marked: upright ones as their camera, their seven other orientations as strangers."""
         vectors, owners = self._vectors[used], self._owners[used]
         rows = vectors[:, PERMUTATIONS].reshape(-1, LENGTH).astype(np.float64)  # 8 a reference, upright first
-        targets = np.zeros((len(vectors), 8, len(self.cameras)))
-        targets[np.arange(len(vectors)), 0, owners] = 1.0
-        targets = targets.reshape(len(rows), -1)
+        targets = np.zeros((len(rows), len(self.cameras)))
+        targets[np.arange(0, len(rows), 8), owners] = 1.0
         # Upright rows weigh as much as all others together.
         weight = np.tile([1.0] + [1.0 / 7.0] * 7, len(vectors))
         centre = rows.mean(axis=0)

@@ -32,13 +32,14 @@ def checked(picture: NDArray[np.generic], name: str = "picture") -> Picture:
             f"got shape {array.shape} {array.dtype}.",
             "Convert it first, e.g. (255 * chw_float).round().astype(uint8).transpose(1, 2, 0).",
         )
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array, dtype=np.uint8)
 
 
 def shrink(picture: Picture, width: int, height: int) -> Picture:
     """Resize to exactly ``width`` × ``height`` with area averaging, the fast way for large pictures.
 
-    Area averaging of a 1280-wide picture costs 2–4 ms; halving it first by skipping whole pixels would alias. Two steps of
+    Area averaging of a 1280-wide picture costs 2–4 ms; halving it first by skipping whole pixels would alias. Two
+    steps of
     linear halving (each an exact 2×2 mean) cost a quarter of that.
     """
     while picture.shape[1] >= 4 * width and picture.shape[0] >= 4 * height:
@@ -46,12 +47,13 @@ def shrink(picture: Picture, width: int, height: int) -> Picture:
     if picture.shape[:2] == (height, width):
         return picture
     smaller = picture.shape[1] > width or picture.shape[0] > height
-    return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA if smaller else cv2.INTER_LINEAR)
+    way = cv2.INTER_AREA if smaller else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(picture, (width, height), interpolation=way), np.uint8)
 
 
 def grey(picture: Picture) -> FloatMap:
     """[H, W] float32 in 0–255: (R + 2G + B) / 4, the same whether or not red and blue are exchanged."""
-    return cv2.transform(picture, np.array([[0.25, 0.5, 0.25]], np.float32)).astype(np.float32)
+    return np.asarray(cv2.transform(picture, np.array([[0.25, 0.5, 0.25]], np.float32)), np.float32)
 
 
 def locally_normalised(grey_map: FloatMap, window: int) -> FloatMap:

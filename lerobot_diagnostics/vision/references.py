@@ -82,7 +82,8 @@ def nearest_states(
 
 
 def _chosen(episodes: NDArray[np.int64], count: int) -> NDArray[np.intp]:
-    """At most ``count`` frames: every episode gets its share, its first frame (where a rollout starts) before others."""
+    """At most ``count`` frames: every episode gets its share, its first frame (where a rollout starts) before
+    others."""
     if len(episodes) <= count:
         return np.arange(len(episodes))
     order: list[tuple[float, int]] = []
@@ -131,7 +132,8 @@ class ReferenceViews:
         return cls({name: _camera_views(name, pictures, states, episodes) for name, pictures in frames.items()})
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Plain arrays under ``"<camera>/<field>"`` keys, for safetensors or npz; pictures as JPEG bytes, < 1 MB a camera."""
+        """Plain arrays under ``"<camera>/<field>"`` keys, for safetensors or npz; pictures as JPEG bytes, < 1 MB a
+        camera."""
         result: dict[str, NDArray[np.generic]] = {}
         for name, views in self.cameras.items():
             thumb_bytes, thumb_lengths = _packed(views.thumbs)
@@ -222,4 +224,7 @@ def _packed(pictures: Sequence[Picture]) -> tuple[NDArray[np.uint8], NDArray[np.
 
 def _unpacked(data: NDArray[np.generic], lengths: NDArray[np.generic]) -> tuple[Picture, ...]:
     parts = np.split(np.asarray(data, np.uint8), np.cumsum(np.asarray(lengths, np.int64))[:-1])
-    return tuple(np.ascontiguousarray(cv2.imdecode(part, cv2.IMREAD_COLOR)[..., ::-1]) for part in parts)
+    decoded = [cv2.imdecode(part, cv2.IMREAD_COLOR) for part in parts]
+    if any(picture is None for picture in decoded):
+        raise UsageError("stored reference views are damaged.", "Build them again from the data set.")
+    return tuple(np.ascontiguousarray(np.asarray(picture, np.uint8)[..., ::-1]) for picture in decoded)

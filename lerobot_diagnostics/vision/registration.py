@@ -6,10 +6,13 @@ The transform maps reference coordinates to live coordinates about the picture's
 
 so ``d`` is how far the content at the centre has moved, and a positive θ turns the content clockwise as seen.
 
-Method: a few cheap starting guesses (no motion, phase correlation; for the exact path also SIFT matches under MAGSAC) are
+Method: a few cheap starting guesses (no motion, phase correlation; for the exact path also SIFT matches under
+    MAGSAC) are
 each refined by pyramidal Lucas–Kanade tracks of corners on locally normalised pictures; the one under which the
-pictures agree best (correlation over the overlap) is polished by a robust Gauss–Newton fit of the textured pixels (inverse
-compositional, Baker & Matthews 2004; Tukey's biweight). The agreement after that is the confidence. Inlier counts are not
+pictures agree best (correlation over the overlap) is polished by a robust Gauss–Newton fit of the textured pixels
+(inverse
+compositional, Baker & Matthews 2004; Tukey's biweight). The agreement after that is the confidence. Inlier counts
+are not
 used as confidence: unrelated pictures reach dozens.
 """
 
@@ -67,7 +70,8 @@ class Registration:
         return self.confidence > 0.0
 
     def displacement_px(self, width: int, height: int) -> float:
-        """The largest distance, in pixels, that a corner or the centre of a ``width`` × ``height`` picture has moved."""
+        """The largest distance, in pixels, that a corner or the centre of a ``width`` × ``height`` picture has
+        moved."""
         if not self.found:
             return math.nan
         matrix = _matrix(self, width, height)
@@ -88,7 +92,7 @@ def _matrix(motion: Registration, width: int, height: int) -> Matrix:
     angle = math.radians(motion.rotation_deg)
     linear = motion.scale * np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     centre = _centre(width, height)
-    return np.column_stack([linear, centre + (motion.dx_px, motion.dy_px) - linear @ centre])
+    return np.column_stack([linear, centre + np.array([motion.dx_px, motion.dy_px]) - linear @ centre])
 
 
 def _rescaled(matrix: Matrix, factor: float) -> Matrix:
@@ -163,7 +167,7 @@ class _Level:
     @cached_property
     def sift(self) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Keypoint positions [N, 2] and RootSIFT descriptors [N, 128] (Arandjelović & Zisserman 2012)."""
-        detector = cv2.SIFT_create(nfeatures=2000, contrastThreshold=0.01)
+        detector = cv2.SIFT.create(nfeatures=2000, contrastThreshold=0.01)
         mask = None if self.mask is None else self.mask.astype(np.uint8)
         keypoints, descriptors = detector.detectAndCompute(self.bytes_map, mask)
         if descriptors is None:
@@ -294,7 +298,9 @@ def _polish(reference: _Level, live: _Level, matrix: Matrix, iterations: int) ->
         step = np.array([[1 + a, -b], [b, 1 + a]])
         undo = np.linalg.inv(step)
         linear = matrix[:, :2] @ undo
-        matrix = np.column_stack([linear, matrix[:, :2] @ centre - linear @ (centre + (tx, ty)) + matrix[:, 2]])
+        matrix = np.column_stack(
+            [linear, matrix[:, :2] @ centre - linear @ (centre + np.array([tx, ty])) + matrix[:, 2]]
+        )
         step_px = max(abs(tx), abs(ty), math.hypot(a, b) * width / 2)
         if step_px < 0.01 or not _plausible(matrix):
             break

@@ -32,7 +32,8 @@ Live = Mapping[str, Picture | Sequence[Picture]]
 # Thresholds on the scores of identity.py (`total` = fit + likeness, near 2 for a recorded view and 0 for another one).
 # Evidence: benchmarks/vision.py, every episode scored by references of the other episodes.
 MIN_MARGIN = 0.4
-"""Of `total`, summed over the cameras that trade places. Healthy single frames: 0.9 and more on the third-person cameras
+"""Of `total`, summed over the cameras that trade places. Healthy single frames: 0.9 and more on the third-person
+cameras
 (300 frames), 0.6 on the twin wrist cameras (326), where single frames under blur, light and motion reach 0.5."""
 KNOWN_TOTAL = 0.9
 KNOWN_LIKENESS = 0.33
@@ -41,18 +42,21 @@ STRANGE_LIKENESS = 0.30
 recorded views of held-out episodes: 99 % above 0.40 and 0.95."""
 TURNED_MARGIN = 0.5
 TURNED_DOUBT = -0.15
-"""`total` of the best other orientation minus the upright one. Upright pictures: at most +0.26, and above −0.02 in 1 % of
+"""`total` of the best other orientation minus the upright one. Upright pictures: at most +0.26, and above −0.02 in 1
+% of
 the frames; turned ones: at least 0.5 in 85 %."""
 CHANNELS_SURE = 0.4
 CHANNELS_DOUBT = 0.1
-"""ChannelOrder.score. Recorded order, unperturbed: 0.26 at least, 99 % above 0.4; exchanged it is the negative of that."""
+"""ChannelOrder.score. Recorded order, unperturbed: 0.26 at least, 99 % above 0.4; exchanged it is the negative of
+that."""
 LIGHT_EXPOSURE = 0.2
 LIGHT_BALANCE = 0.12
 """Relative. Between episodes of one recording: exposure differs by up to 0.15, white balance by 0.08."""
 MOVED_SHARE = 0.0075
 MOVED_DEG = 0.4
 MOVED_ZOOM = 0.01
-"""Least motion reported: 0.75 % of the width (5 px of 640), 0.4°, 1 %. Others report a noise floor at the same pose of 3 px of 640,
+"""Least motion reported: 0.75 % of the width (5 px of 640), 0.4°, 1 %. Others report a noise floor at the same pose
+of 3 px of 640,
 0.2° and 0.4 %; between episodes of the recordings here see the benchmark."""
 STEADY_SHARE = 0.01
 """A camera whose pictures move by more than this share of the width within an episode moves by itself (wrist, head)."""
@@ -95,7 +99,8 @@ class Comparer:
 
     @cached_property
     def pair_margins(self) -> dict[tuple[str, str], tuple[float, int]]:
-        """For each pair of cameras: 1st percentile of the margin between right and exchanged, one episode held out, and how
+        """For each pair of cameras: 1st percentile of the margin between right and exchanged, one episode held out,
+        and how
         many frames that rests on. Empty with one camera or one episode."""
         held_out = self._identifier.held_out()
         result = {}
@@ -191,7 +196,8 @@ class Comparer:
 
         Args:
             live: {camera: picture or pictures, oldest first}. One is enough; several decide more and show FROZEN.
-            state: [D] arm state at the (last) pictures, in the units of the reference states: geometry is then judged against
+            state: [D] arm state at the (last) pictures, in the units of the reference states: geometry is then
+                judged against
                 the reference at the nearest pose, which a camera on the arm needs.
             geometry: Also measure motion (about 5 ms a camera more).
             moving: Whether the arm moved while several pictures were taken; None when not known.
@@ -226,7 +232,8 @@ class Comparer:
         return findings
 
     def _frozen(self, pictures: Mapping[str, Sequence[Picture]], moving: bool | None) -> list[Finding]:
-        """Exact repeats. A sensor's noise never repeats; a simulator's still picture does, so something must have moved."""
+        """Exact repeats. A sensor's noise never repeats; a simulator's still picture does, so something must have
+        moved."""
         several = {name: p for name, p in pictures.items() if len(p) >= 3}
         still = {name for name, p in several.items() if all(np.array_equal(p[0], q) for q in p[1:])}
         changed = moving is True or (moving is None and len(still) < len(several))
@@ -305,7 +312,10 @@ class Comparer:
     def _missing(self, name: str, identities: Mapping[str, _Identity]) -> Finding:
         shows = [live for live, identity in identities.items() if identity.camera == name and _known(identity)]
         if shows:
-            fix = f'Rename it in --robot.cameras, or --rename_map=\'{{"observation.images.{shows[0]}": "observation.images.{name}"}}\'.'
+            fix = (
+                "Rename it in --robot.cameras, or "
+                f'--rename_map=\'{{"observation.images.{shows[0]}": "observation.images.{name}"}}\'.'
+            )
             return _finding(
                 "MISSING_CAMERA", Status.FAIL, name, f"{name} is missing; camera {shows[0]} shows its view", fix=fix
             )
@@ -340,20 +350,47 @@ class Comparer:
             "pictures": len(thumbs),
         }
         if identity.likeness < STRANGE_LIKENESS:
-            summary = f"{name} shows none of the recorded views (likeness {identity.likeness:.2f}, a recorded view has {KNOWN_LIKENESS} or more)"
-            fix = f"Look at {name}'s picture: wrong device, moved far, or covered? lerobot-find-cameras shows every camera."
+            summary = (
+                f"{name} shows none of the recorded views (likeness {identity.likeness:.2f}, a recorded view has "
+                f"{KNOWN_LIKENESS} or more)"
+            )
+            fix = (
+                f"Look at {name}'s picture: wrong device, moved far, or covered? lerobot-find-cameras shows every "
+                "camera."
+            )
             return [*findings, _finding("UNKNOWN_VIEW", Status.FAIL, name, summary, evidence, fix)]
         if identity.camera is None or not _known(identity):
             if identity.camera is None and identity.rival is not None:
-                summary = f"{name}: cannot tell whether it shows its own view or {identity.rival}'s (margin {identity.margin:.2f}, needed {identity.needed:.2f})"
+                summary = (
+                    f"{name}: cannot tell whether it shows its own view or {identity.rival}'s (margin {identity.margin:.2f}, needed "
+                    ""
+                    ""
+                    ""
+                    f"{identity.needed:.2f})"
+                )
                 if identity.rival == name:
-                    summary = f"{name}: cannot tell whether it shows its own view or another camera's (margin {identity.margin:.2f}, needed {identity.needed:.2f})"
+                    summary = (
+                        f"{name}: cannot tell whether it shows its own view or another camera's (margin {identity.margin:.2f}, needed "
+                        ""
+                        ""
+                        ""
+                        f"{identity.needed:.2f})"
+                    )
             else:
-                summary = f"{name}: the picture is not clear enough to say which recorded view it shows (score {identity.total:.2f}, needed {KNOWN_TOTAL})"
+                summary = (
+                    f"{name}: the picture is not clear enough to say which recorded view it shows (score {identity.total:.2f}, "
+                    ""
+                    ""
+                    ""
+                    f"needed {KNOWN_TOTAL})"
+                )
             fix = "Bring the arm to the recorded start pose and check again, or cover one camera and see which darkens."
             return [*findings, _finding("UNDECIDED", Status.UNKNOWN, name, summary, evidence, fix)]
         if identity.camera != name:
-            summary = f"{name} shows what {identity.camera} showed in the recording (margin {identity.margin:.2f}, needed {identity.needed:.2f})"
+            summary = (
+                f"{name} shows what {identity.camera} showed in the recording (margin {identity.margin:.2f}, needed "
+                f"{identity.needed:.2f})"
+            )
             fix = f"Give {identity.camera} the device that {name} has now, in --robot.cameras."
             findings.append(_finding("SWAPPED", Status.FAIL, name, summary, evidence, fix))
         else:
@@ -409,7 +446,10 @@ class Comparer:
         score = float(np.mean([self._channels[camera].score(p) for p in pictures]))
         evidence = {"score": score, "score_needed": CHANNELS_SURE}
         if score <= -CHANNELS_SURE:
-            fix = f"Set `color_mode: rgb` for {name} in --robot.cameras (a ZMQ camera delivers BGR whatever it is set to)."
+            fix = (
+                f"Set `color_mode: rgb` for {name} in --robot.cameras (a ZMQ camera delivers BGR whatever it is set "
+                "to)."
+            )
             return _finding(
                 "CHANNELS", Status.FAIL, name, f"{name}: red and blue are exchanged (score {score:.2f})", evidence, fix
             )
@@ -437,7 +477,10 @@ class Comparer:
             if not 1 - LIGHT_BALANCE <= ratio <= 1 / (1 - LIGHT_BALANCE):
                 what.append(f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} {colour}")
         if not what:
-            summary = f"{name}: light as recorded (exposure ×{light.exposure:.2f}, red ×{light.red:.2f}, blue ×{light.blue:.2f})"
+            summary = (
+                f"{name}: light as recorded (exposure ×{light.exposure:.2f}, red ×{light.red:.2f}, blue "
+                f"×{light.blue:.2f})"
+            )
             return _finding("LIGHTING", Status.PASS, name, summary, evidence, cause=Cause.LIGHTING)
         fix = f"Restore the light, or lock {name}'s exposure and white balance to the recorded look."
         summary = f"{name} is {', '.join(what)} than recorded"
@@ -453,7 +496,8 @@ class Comparer:
     def motion(
         self, camera: str, picture: Picture, state: NDArray[np.floating] | None = None
     ) -> tuple[Registration, int]:
-        """The smallest confident motion against the reference views (the camera stands as in at least one recorded episode).
+        """The smallest confident motion against the reference views (the camera stands as in at least one recorded
+        episode).
 
         With a state: against the views at the nearest poses. Returns the motion in pixels of the view, and which view;
         :data:`NO_FIT` and −1 when none fits.
@@ -521,12 +565,27 @@ class Comparer:
             return _finding(
                 "MOVED", Status.PASS, name, f"{name} stands where it stood (within {shift:.1f} px)", evidence
             )
-        amount = f"{shift:.1f} px {direction(dx, dy)}, {abs(motion.rotation_deg):.1f}° {'clockwise' if motion.rotation_deg > 0 else 'counter-clockwise'}, zoom ×{motion.scale:.3f}"
+        amount = (
+            f"{shift:.1f} px {direction(dx, dy)}, {abs(motion.rotation_deg):.1f}° "
+            f"{'clockwise' if motion.rotation_deg > 0 else 'counter-clockwise'}, zoom ×{motion.scale:.3f}"
+        )
         if abs(motion.scale - 1) > 0.03 and shift <= 0.02 * views.size[0] and abs(motion.rotation_deg) <= 1.0:
-            summary = f"{name} frames the scene {abs(motion.scale - 1):.0%} {'tighter' if motion.scale > 1 else 'wider'} than recorded"
-            fix = f"Undo a crop, digital zoom or lens change of {name}, or move it {'back' if motion.scale > 1 else 'closer'}."
+            summary = (
+                f"{name} frames the scene {abs(motion.scale - 1):.0%} {'tighter' if motion.scale > 1 else 'wider'} than "
+                ""
+                ""
+                ""
+                "recorded"
+            )
+            fix = (
+                f"Undo a crop, digital zoom or lens change of {name}, or move it "
+                f"{'back' if motion.scale > 1 else 'closer'}."
+            )
             return _finding("FRAMING", Status.WARN, name, summary, evidence, fix)
-        fix = f"Turn {name} so that its picture moves {direction(-dx, -dy)} by {shift:.0f} px; lerobot-rollout --strategy.type=align shows it live."
+        fix = (
+            f"Turn {name} so that its picture moves {direction(-dx, -dy)} by {shift:.0f} px; lerobot-rollout "
+            "--strategy.type=align shows it live."
+        )
         return _finding("MOVED", Status.WARN, name, f"{name}: the picture has moved {amount}", evidence, fix)
 
 
@@ -535,7 +594,8 @@ def compare_views(live: Live, reference: Mapping[str, Sequence[Picture]] | Refer
 
     Args:
         live: {camera: [H, W, 3] uint8 RGB, or several, oldest first}.
-        reference: {camera: list of [H, W, 3] uint8 RGB} from the recording, or prepared :class:`ReferenceViews`. With plain
+        reference: {camera: list of [H, W, 3] uint8 RGB} from the recording, or prepared :class:`ReferenceViews`.
+            With plain
             lists every picture counts as an episode of its own.
 
     Raises:

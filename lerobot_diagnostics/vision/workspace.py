@@ -1,7 +1,9 @@
 """Moved camera, moved arm base or moved object? What stands still over a recording tells them apart.
 
-The background is what most frames of the recording agree on. It moved in the live picture: the camera was moved. It stands,
-but the arm appears elsewhere at the same joint state: the base was moved, or the calibration changed. Both stand and something
+The background is what most frames of the recording agree on. It moved in the live picture: the camera was moved. It
+stands,
+but the arm appears elsewhere at the same joint state: the base was moved, or the calibration changed. Both stand and
+something
 else is displaced: an object. For cameras that stand still; a wrist camera has no background in this sense.
 """
 
@@ -118,7 +120,7 @@ def _relit(live: Picture, reference: Picture, mask: Mask | None) -> Picture:
     if chosen.sum() < 100:
         return live
     gains = np.median(reference[chosen].astype(np.float32) / live[chosen], axis=0)
-    return np.clip(live * gains, 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(live * gains, 0, 255), np.uint8)
 
 
 def _blobs(marked: NDArray[np.bool_], least: int) -> list[Mask]:
@@ -166,7 +168,8 @@ def locate_changes(
     Args:
         live: [H, W, 3] uint8 RGB.
         at_pose: Recorded pictures with the arm at the live joint state (see
-            :func:`~lerobot_diagnostics.vision.references.nearest_states`), the best first; pictures of several episodes tell the
+            :func:`~lerobot_diagnostics.vision.references.nearest_states`), the best first; pictures of several
+            episodes tell the
             arm (in all of them) from objects.
         background: See :func:`background_of`.
 
@@ -301,8 +304,14 @@ def _findings(camera: str, motion: Registration, changes: Sequence[Change], widt
                 text = f"{camera}: something {where} is gone, new or looks different"
                 fix = f"Compare the live view with the recorded one {where}."
             elif kind == "arm":
-                text = f"{camera}: {name} appears {size:.1f} px {direction(c.dx_px, c.dy_px)} of where it was at this joint state"
-                fix = f"Move the arm's base so that it appears {size:.0f} px {direction(-c.dx_px, -c.dy_px)}, or check the calibration."
+                text = (
+                    f"{camera}: {name} appears {size:.1f} px {direction(c.dx_px, c.dy_px)} of where it was at this joint "
+                    "state"
+                )
+                fix = (
+                    f"Move the arm's base so that it appears {size:.0f} px {direction(-c.dx_px, -c.dy_px)}, or check the "
+                    "calibration."
+                )
             else:
                 text = f"{camera}: {name} {where} has moved {size:.1f} px {direction(c.dx_px, c.dy_px)}"
                 fix = f"Move it {size:.0f} px {direction(-c.dx_px, -c.dy_px)} in {camera}'s view."
