@@ -34,6 +34,7 @@ from lerobot_diagnostics.vision import (
 )
 from lerobot_diagnostics.vision.identity import oriented
 from lerobot_diagnostics.vision.registration import _matrix
+from lerobot_diagnostics.vision.views import KNOWN_LIKENESS, KNOWN_TOTAL
 
 EVERY = {"bridge_toysink_3cam": 1, "so101_bimanual_cloth": 5, "so101_sim_2cam": 10, "g1_inspire_bottle": 15}
 """Data sets and the frame step."""
@@ -184,9 +185,15 @@ def table(title: str, rows: dict[str, Counter[str]]) -> None:
         print(f"  {label:34s} {total:5d}  " + "  ".join(f"{k} {v} ({v / total:.1%})" for k, v in counts.most_common()))
 
 
+PREPARED: dict[tuple[str, int], Comparer] = {}
+
+
 def leave_one_out(recording: Recording, numbers: list[int]) -> Iterator[tuple[int, Comparer]]:
     for episode in numbers:
-        yield episode, Comparer(recording.references([e for e in recording.numbers if e != episode]))
+        key = (recording.name, episode)
+        if key not in PREPARED:
+            PREPARED[key] = Comparer(recording.references([e for e in recording.numbers if e != episode]))
+        yield episode, PREPARED[key]
 
 
 def swaps(recordings: dict[str, Recording], full: bool) -> None:
@@ -333,6 +340,58 @@ def healthy(recordings: dict[str, Recording]) -> None:
             print("    self-test:", f.status, f.summary)
 
 
+def scores(recordings: dict[str, Recording]) -> None:
+    """The distributions that the thresholds of views.py rest on, every picture scored without its own episode."""
+
+    def show(label: str, values: list[float]) -> None:
+        marks = np.percentile(values, [0, 1, 5, 50, 95, 99, 100])
+        print(f"  {label:58s} n {len(values):5d}  " + " ".join(f"{v:6.2f}" for v in marks))
+
+    print(f"\nscores {'':60s} {'':6s}    min    1 %    5 %   50 %   95 %   99 %    max")
+    strangers: dict[str, list[float]] = defaultdict(list)
+    both = 0
+    for name, recording in recordings.items():
+        cameras = list(recording.frames)
+        values: dict[str, list[float]] = defaultdict(list)
+        for episode, comparer in leave_one_out(recording, recording.numbers):
+            rng = np.random.default_rng(3)
+            for k, label in itertools.product(recording.picked(episode, 6), ("none", "all together")):
+                live = {c: PERTURBATIONS[label](recording.frames[c][k], rng) for c in cameras}
+                total = {c: comparer.identifier.scores(live[c]) for c in cameras}
+                for i, c in enumerate(cameras):
+                    values[f"{label}: likeness"].append(float(total[c].likeness[0, i]))
+                    values[f"{label}: total"].append(float(total[c].total[0, i]))
+                    upright = total[c].total[0].max()
+                    values[f"{label}: best other orientation − upright"].append(
+                        float(total[c].total[1:].max() - upright)
+                    )
+                    values[f"{label}: channel order"].append(comparer.channels[c].score(live[c]))
+                    for j in range(i + 1, len(cameras)):
+                        a, b = total[c].total[0], total[cameras[j]].total[0]
+                        values[f"{label}: pair margin"].append(float(a[i] - a[j] + b[j] - b[i]))
+                    if label == "none":
+                        light = comparer.lighting(c, live[c])
+                        values["none: |exposure change|"].append(float(np.expm1(abs(np.log(light.exposure)))))
+                        balance = max(abs(np.log(light.red)), abs(np.log(light.blue)))
+                        values["none: |white balance change|"].append(float(np.expm1(balance)))
+            if episode in recording.numbers[:: max(1, len(recording.numbers) // 4)]:
+                for other in recordings.values():
+                    if other.name == name:
+                        continue
+                    for frames in other.frames.values():
+                        for picture in frames[len(frames) // 2 :: len(frames) // 20]:
+                            one = comparer.identifier.scores(picture)
+                            strangers["likeness"].append(float(one.likeness[0].max()))
+                            strangers["total"].append(float(one.total[0].max()))
+                            known = (one.likeness[0] >= KNOWN_LIKENESS) & (one.total[0] >= KNOWN_TOTAL)
+                            both += int(known.sum())
+        for label, numbers in sorted(values.items()):
+            show(f"{name}, {label}", numbers)
+    for label, numbers in strangers.items():
+        show(f"pictures of other data sets: {label}", numbers)
+    print(f"  of these taken for a known view: {both}")
+
+
 def inner(picture: np.ndarray, share: float = 0.14) -> np.ndarray:
     """Without the border that a warp has to invent."""
     height, width = picture.shape[:2]
@@ -392,8 +451,7 @@ def registration(recordings: dict[str, Recording], full: bool) -> None:
                 turns.append(abs(answer.rotation_deg - truth.rotation_deg))
                 confidences.append(answer.confidence)
             print(
-                f"  {name + ' ' + camera + ', ' + kind + ', ' + path:52s} {count:4d} {none:6d} {np.median(errors):7.3f} "
-                ""
+                f"  {f'{name} {camera}, {kind}, {path}':52s} {count:4d} {none:6d} {np.median(errors):7.3f} "
                 f"{np.percentile(errors, 95):6.2f} {max(errors):6.2f} {np.median(turns):6.3f} "
                 f"{sum(e > 3 for e in errors):5d} {np.percentile(confidences, 5):8.2f}"
             )
@@ -543,7 +601,7 @@ def cost(recordings: dict[str, Recording]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="healthy,swaps,pairs,tasks,faults,register,sim,cost")
+    parser.add_argument("--only", default="healthy,scores,swaps,pairs,tasks,faults,register,sim,cost")
     parser.add_argument("--full", action="store_true")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
@@ -551,6 +609,7 @@ def main() -> None:
     recordings = {name: load(root, name) for name in EVERY}
     sections = {
         "healthy": lambda: healthy(recordings),
+        "scores": lambda: scores(recordings),
         "swaps": lambda: swaps(recordings, arguments.full),
         "pairs": lambda: pairs(recordings),
         "tasks": lambda: moved_between_tasks(recordings),

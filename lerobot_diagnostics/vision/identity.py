@@ -1,12 +1,9 @@
 """Which recorded camera does a picture show: a classifier trained on the recording itself.
 
 A picture becomes a histogram of oriented gradients (Dalal & Triggs 2005): 8 × 8 cells × 8 directions over a 64 × 64
-grey
-picture, the gradient strength divided by its surroundings'. Exposure, white balance, blur and small objects hardly
-touch
-it, and a motion of a few percent of the picture moves it little. Two scores a camera, both near 1 for its own
-pictures and
-near 0 for others:
+grey picture, the gradient strength divided by its surroundings'. Exposure, white balance, blur and small objects hardly
+touch it, and a motion of a few percent of the picture moves it little. Two scores a camera, both near 1 for its own
+pictures and near 0 for others:
 
 * ``fit``: ridge regression on every camera's references, jittered in geometry and light. The seven turned and mirrored
   forms of all references are in the training set as strangers, so a score is of an upright picture of that camera.

@@ -1,10 +1,8 @@
 """Moved camera, moved arm base or moved object? What stands still over a recording tells them apart.
 
 The background is what most frames of the recording agree on. It moved in the live picture: the camera was moved. It
-stands,
-but the arm appears elsewhere at the same joint state: the base was moved, or the calibration changed. Both stand and
-something
-else is displaced: an object. For cameras that stand still; a wrist camera has no background in this sense.
+stands, but the arm appears elsewhere at the same joint state: the base was moved, or the calibration changed. Both
+stand and something else is displaced: an object. For cameras that stand still; a wrist camera has no background.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ NEAR = 0.03
 STILL_PX_OF_640 = 3.0
 """Displacements below this, scaled to the width, are the noise floor (at least 1 px)."""
 STILL_DEG, STILL_ZOOM = 0.3, 0.006
-"""Rotation and zoom of the background below which a camera stands: the noise floor that others report is 0.2° and 0.4 %."""
+"""Rotation and zoom of the background below which a camera stands; others report a noise floor of 0.2° and 0.4 %."""
 
 
 @dataclass(frozen=True)
@@ -335,14 +333,12 @@ def _findings(camera: str, motion: Registration, changes: Sequence[Change], widt
                 text = f"{camera}: something {where} is gone, new or looks different"
                 fix = f"Compare the live view with the recorded one {where}."
             elif kind == "arm":
+                back = direction(-c.dx_px, -c.dy_px)
                 text = (
-                    f"{camera}: {name} appears {size:.1f} px {direction(c.dx_px, c.dy_px)} of where it was at this joint "
-                    "state"
+                    f"{camera}: {name} appears {size:.1f} px {direction(c.dx_px, c.dy_px)} "
+                    "of where it was at this joint state"
                 )
-                fix = (
-                    f"Move the arm's base so that it appears {size:.0f} px {direction(-c.dx_px, -c.dy_px)}, or check the "
-                    "calibration."
-                )
+                fix = f"Move the arm's base so that it appears {size:.0f} px {back}, or check the calibration."
             else:
                 text = f"{camera}: {name} {where} has moved {size:.1f} px {direction(c.dx_px, c.dy_px)}"
                 fix = f"Move it {size:.0f} px {direction(-c.dx_px, -c.dy_px)} in {camera}'s view."
