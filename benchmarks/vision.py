@@ -2,7 +2,7 @@
 
     LEROBOT_DIAGNOSTICS_DATA=<folder of the data sets> python benchmarks/vision.py [--only swaps,faults,…] [--full]
 
-Every judged episode is left out of the references it is judged by. About eight minutes on one core; --full draws more.
+Every judged episode is left out of the references it is judged by. About seven minutes on one core; --full draws more.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ MIN_MARGIN = 0.4
 KNOWN_TOTAL = 0.9
 KNOWN_LIKENESS = 0.33
 STRANGE_LIKENESS = 0.30
-"""1341 pictures of other data sets: likeness at most 0.32, total at most 1.02, never both above KNOWN_*. Recorded views of
-held-out episodes: likeness 0.43 and total 1.04 at least; under light, motion and noise together 0.40 and 0.89."""
+"""1341 pictures of other data sets: likeness at most 0.32, total at most 1.02, never both above KNOWN_*. Recorded views
+of held-out episodes: likeness 0.43 and total 1.04 at least; under light, motion and noise together 0.40 and 0.89."""
 TURNED_MARGIN = 0.5
 TURNED_DOUBT = -0.15
 """`total` of the best other orientation minus the upright one. Upright pictures of held-out episodes: at most −0.10 and
