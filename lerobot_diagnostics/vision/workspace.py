@@ -1,0 +1,348 @@
+"""Moved camera, moved arm base or moved object? What stands still over a recording tells them apart.
+
+The background is what most frames of the recording agree on. It moved in the live picture: the camera was moved. It
+stands, but the arm appears elsewhere at the same joint state: the base was moved, or the calibration changed. Both
+stand and something else is displaced: an object. For cameras that stand still; a wrist camera has no background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from lerobot_diagnostics.errors import UsageError
+from lerobot_diagnostics.findings import Cause, Finding, Status
+from lerobot_diagnostics.vision.images import FloatMap, Mask, Picture, checked, grey
+from lerobot_diagnostics.vision.registration import Registrar, Registration, to_reference
+
+NOISE_LEVELS = 14.0
+"""Grey levels of 255 that JPEG, noise and a change of light leave after gain correction."""
+SHAKE_PX = 1.0
+"""Shake of the camera that still counts as standing: it changes a pixel by this much of the gradient."""
+AGREE = 0.7
+"""Share of the frames in which a background pixel shows the background."""
+LEAST_BACKGROUND = 0.15
+"""Share of the picture under which there is no background: the camera moves by itself."""
+LEAST_AREA = 0.0004
+"""Share of the picture a blob must cover to be an object (5 × 5 px of 256 × 256)."""
+LEAST_MATCH = 0.6
+"""Correlation from which a displaced patch counts as found again."""
+SEARCH_ARM, SEARCH_OBJECT = 0.08, 0.25
+"""Shares of the width within which the arm and objects are searched."""
+NEAR = 0.03
+"""Share of the width within which blobs belong together."""
+STILL_PX_OF_640 = 3.0
+"""Displacements below this, scaled to the width, are the noise floor (at least 1 px)."""
+STILL_DEG, STILL_ZOOM = 0.3, 0.006
+"""Rotation and zoom of the background below which a camera stands; others report a noise floor of 0.2° and 0.4 %."""
+
+
+@dataclass(frozen=True)
+class Background:
+    """What stands still over a recording.
+
+    Args:
+        picture: [H, W, 3] uint8 RGB, the median of the frames.
+        mask: [H, W] bool, true where most frames show it; None when the camera moves by itself.
+    """
+
+    picture: Picture
+    mask: Mask | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something displaced, in pixels of the reference.
+
+    Args:
+        kind: "arm" or "object".
+        x_px, y_px: Centre of where it was.
+        dx_px, dy_px: How far it went; NaN when it was not found again.
+        area_px: Size.
+        confidence: Correlation of the match, 0 when not found again.
+    """
+
+    kind: str
+    x_px: float
+    y_px: float
+    dx_px: float
+    dy_px: float
+    area_px: int
+    confidence: float
+
+
+def background_of(frames: Sequence[Picture]) -> Background:
+    """Median picture and mask of what stands still, from frames spread over the recording (ten or more are good).
+
+    A plain variance threshold would throw away every textured edge under one pixel of shake: the tolerance grows with
+    the gradient instead.
+
+    Raises:
+        UsageError: With fewer than three frames, or frames of different sizes.
+    """
+    if len(frames) < 3 or len({f.shape for f in frames}) != 1:
+        raise UsageError(f"a background needs three or more frames of one size, got {len(frames)}.")
+    stack = np.stack([checked(f, "background frame") for f in frames])
+    picture = np.median(stack, axis=0).astype(np.uint8)
+    tolerance = _tolerance(picture)
+    agree = np.zeros(picture.shape[:2], np.float32)
+    for frame in stack:
+        agree += _difference(_relit(frame, picture, None), picture) <= tolerance
+    mask = agree >= AGREE * len(stack)
+    return Background(picture, mask if mask.mean() >= LEAST_BACKGROUND else None)
+
+
+def _tolerance(*pictures: Picture) -> FloatMap:
+    """[H, W] grey levels that may differ at each pixel without meaning anything."""
+    steepest = np.zeros(pictures[0].shape[:2], np.float32)
+    for picture in pictures:
+        values = grey(picture)
+        slope = cv2.magnitude(
+            cv2.Sobel(values, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(values, cv2.CV_32F, 0, 1, scale=1 / 8)
+        )
+        steepest = np.maximum(steepest, cv2.dilate(slope, np.ones((3, 3), np.uint8)))
+    return np.asarray(NOISE_LEVELS + SHAKE_PX * steepest, np.float32)
+
+
+def _difference(a: Picture, b: Picture) -> FloatMap:
+    """[H, W] largest difference over the channels."""
+    return np.asarray(cv2.absdiff(a, b).max(axis=2), np.float32)
+
+
+def _relit(live: Picture, reference: Picture, mask: Mask | None) -> Picture:
+    """The live picture with the reference's exposure and white balance: channel gains by medians over the mask."""
+    chosen = (reference.min(axis=2) > 12) & (reference.max(axis=2) < 243) & (live.max(axis=2) < 250)
+    chosen &= live.min(axis=2) > 4
+    if mask is not None:
+        chosen &= mask
+    if chosen.sum() < 100:
+        return live
+    gains = np.median(reference[chosen].astype(np.float32) / live[chosen], axis=0)
+    return np.asarray(np.clip(live * gains, 0, 255), np.uint8)
+
+
+def _blobs(marked: NDArray[np.bool_], least: int) -> list[Mask]:
+    """Connected regions of at least ``least`` pixels after closing pinholes, largest first."""
+    cleaned = cv2.morphologyEx(marked.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+    cleaned = cv2.morphologyEx(cleaned, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(cleaned, connectivity=8)
+    order = sorted(range(1, count), key=lambda k: -int(stats[k, cv2.CC_STAT_AREA]))
+    return [labels == k for k in order if stats[k, cv2.CC_STAT_AREA] >= least]
+
+
+def _displacement(
+    reference: Picture, live: Picture, region: Mask, search: int
+) -> tuple[float, float, float, float] | None:
+    """Where the reference's content of a region is in the live picture: (dx, dy, correlation there, correlation here).
+
+    None when the content has no contrast, so that it would be found anywhere.
+    """
+    ys, xs = np.nonzero(region)
+    top, bottom, left, right = ys.min(), ys.max() + 1, xs.min(), xs.max() + 1
+    patch, inside = reference[top:bottom, left:right], region[top:bottom, left:right]
+    if patch[inside].std(axis=0).max() < NOISE_LEVELS / 2:
+        return None
+    padded = cv2.copyMakeBorder(live, search, search, search, search, cv2.BORDER_REPLICATE)
+    window = padded[top : bottom + 2 * search, left : right + 2 * search].astype(np.float32)
+    weights = np.repeat(inside[..., None].astype(np.float32), 3, axis=2)
+    scores = cv2.matchTemplate(window, patch.astype(np.float32), cv2.TM_CCOEFF_NORMED, mask=weights)
+    scores = np.nan_to_num(scores, nan=-1.0, posinf=-1.0, neginf=-1.0)
+    y, x = (int(v) for v in np.unravel_index(int(np.argmax(scores)), scores.shape))
+
+    def vertex(before: float, at: float, after: float) -> float:
+        curve = before - 2 * at + after
+        return 0.5 * (before - after) / curve if curve < -1e-9 else 0.0
+
+    fx = vertex(scores[y, x - 1], scores[y, x], scores[y, x + 1]) if 0 < x < scores.shape[1] - 1 else 0.0
+    fy = vertex(scores[y - 1, x], scores[y, x], scores[y + 1, x]) if 0 < y < scores.shape[0] - 1 else 0.0
+    return x + fx - search, y + fy - search, float(scores[y, x]), float(scores[search, search])
+
+
+def locate_changes(
+    live: Picture, at_pose: Sequence[Picture], background: Background
+) -> tuple[Registration, list[Change]]:
+    """What has moved: the camera (the motion of the background), and in its frame the arm and objects.
+
+    Args:
+        live: [H, W, 3] uint8 RGB.
+        at_pose: Recorded pictures with the arm at the live joint state (see
+            :func:`~lerobot_diagnostics.vision.references.nearest_states`), the best first; pictures of several
+            episodes tell the
+            arm (in all of them) from objects.
+        background: See :func:`background_of`.
+
+    Returns:
+        The motion of the background and the changes. Changes are given only when the camera stands where it stood: what
+        a moved camera sees from another side differs everywhere.
+    """
+    if not at_pose:
+        raise UsageError("no recorded picture at the live pose given.")
+    reference = checked(at_pose[0], "reference")
+    motion = Registrar(background.picture, background.mask).exact(live)
+    height, width = reference.shape[:2]
+    if not motion.found or _camera_moved(motion, width):
+        return motion, []
+    aligned, seen = to_reference(live, motion, width, height)
+    aligned = _relit(aligned, reference, seen if background.mask is None else seen & background.mask)
+    least = max(9, round(LEAST_AREA * width * height))
+    still = _still_px(width)
+    changes: list[Change] = []
+
+    foreground = [
+        _difference(_relit(p, background.picture, background.mask), background.picture) > _tolerance(background.picture)
+        for p in at_pose
+    ]
+    constant = np.mean(foreground, axis=0) >= 2.0 / 3.0
+    arm = next(iter(_blobs(constant, least)), None)  # the largest thing that is there at this pose in every episode
+    explained = np.zeros((height, width), bool)
+    if arm is not None:
+        grown = cv2.dilate(arm.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        found = _displacement(reference, aligned, grown, round(SEARCH_ARM * width))
+        explained = cv2.dilate(arm.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
+        if found is not None:
+            dx, dy, there, here = found
+            if np.hypot(dx, dy) > still and there >= LEAST_MATCH and there > here + 0.02:
+                changes.append(_change("arm", arm, dx, dy, there))
+                shift = np.array([[1, 0, dx], [0, 1, dy]], np.float64)
+                explained |= cv2.warpAffine(explained.astype(np.uint8), shift, (width, height)) > 0
+
+    different = (_difference(aligned, reference) > _tolerance(aligned, reference)) & seen & ~explained
+    near = 2 * round(NEAR * width) + 1
+    arm_blobs = cv2.dilate(explained.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
+    objects = [(_traced(b, reference, aligned, round(SEARCH_OBJECT * width)), b) for b in _blobs(different, least)]
+    claimed = np.zeros((height, width), bool)
+    # The surest first: what lies where it was or where it has arrived is that same object, not another one.
+    for change, blob in sorted(objects, key=lambda pair: -pair[0].confidence * pair[0].area_px ** 0.5):
+        if (blob & claimed).sum() > 0.3 * blob.sum():
+            continue
+        if changes and changes[0].kind == "arm" and _of_the_arm(change, changes[0], bool((blob & arm_blobs).any())):
+            continue
+        if change.confidence == 0 or np.hypot(change.dx_px, change.dy_px) > still:
+            changes.append(change)
+        if change.confidence > 0:
+            shift = np.array([[1, 0, change.dx_px], [0, 1, change.dy_px]], np.float64)
+            there = cv2.warpAffine(blob.astype(np.uint8), shift, (width, height))
+            claimed |= cv2.dilate(there | blob.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
+    return motion, changes
+
+
+def _of_the_arm(change: Change, arm: Change, touches: bool) -> bool:
+    """Whether a changed blob belongs to a displaced arm: it touches it, or has gone the same way.
+
+    The base and the shoulder's foot never move in a recording, so they are background, not part of the arm's blob.
+    """
+    gone = float(np.hypot(change.dx_px - arm.dx_px, change.dy_px - arm.dy_px))
+    return touches or gone < 0.35 * float(np.hypot(arm.dx_px, arm.dy_px))
+
+
+def _traced(blob: Mask, reference: Picture, aligned: Picture, search: int) -> Change:
+    """The displacement of what the reference shows in a blob; unknown when it is not found again."""
+    grown = cv2.dilate(blob.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+    found = _displacement(reference, aligned, grown, search)
+    if found is None or found[2] < LEAST_MATCH or found[2] < found[3] + 0.1:
+        return _change("object", blob, np.nan, np.nan, 0.0)
+    return _change("object", blob, *found[:3])
+
+
+def _still_px(width: int) -> float:
+    return max(1.0, STILL_PX_OF_640 * width / 640.0)
+
+
+def _camera_moved(motion: Registration, width: int) -> bool:
+    shift = float(np.hypot(motion.dx_px, motion.dy_px))
+    return shift > _still_px(width) or abs(motion.rotation_deg) > STILL_DEG or abs(motion.scale - 1) > STILL_ZOOM
+
+
+def _change(kind: str, region: Mask, dx: float, dy: float, confidence: float) -> Change:
+    ys, xs = np.nonzero(region)
+    return Change(
+        kind, float(xs.mean()), float(ys.mean()), float(dx), float(dy), int(region.sum()), min(float(confidence), 1.0)
+    )
+
+
+def direction(dx: float, dy: float) -> str:
+    """A direction in the picture in words, of eight."""
+    names = ("right", "down-right", "down", "down-left", "left", "up-left", "up", "up-right")
+    return names[round(float(np.degrees(np.arctan2(dy, dx))) / 45) % 8]
+
+
+def compare_workspace(
+    live: Mapping[str, Picture],
+    at_pose: Mapping[str, Sequence[Picture]],
+    backgrounds: Mapping[str, Background],
+) -> list[Finding]:
+    """MOVED, BASE_MOVED and OBJECT_MOVED for every camera, ``pass`` where looked for and not found.
+
+    Args:
+        live: {camera: [H, W, 3] uint8 RGB}.
+        at_pose: {camera: recorded pictures with the arm at the live joint state, the best first}.
+        backgrounds: {camera: see :func:`background_of`}.
+    """
+    findings: list[Finding] = []
+    for camera, picture in live.items():
+        if backgrounds[camera].mask is None:
+            summary = f"{camera} moves by itself: it cannot tell whether base or objects were moved"
+            findings.append(Finding("OBJECT_MOVED", Status.UNKNOWN, Cause.WORKSPACE, camera, summary))
+            continue
+        motion, changes = locate_changes(checked(picture, camera), at_pose[camera], backgrounds[camera])
+        findings += _findings(camera, motion, changes, backgrounds[camera].picture.shape[1])
+    return findings
+
+
+def _findings(camera: str, motion: Registration, changes: Sequence[Change], width: int) -> list[Finding]:
+    if not motion.found:
+        summary = f"{camera}: the recorded background is not in the picture, so nothing can be said about what moved"
+        fix = "Check which view this camera shows first (lerobot-camera-guard)."
+        return [Finding("MOVED", Status.UNKNOWN, Cause.CAMERAS, camera, summary, {}, fix)]
+    shift = float(np.hypot(motion.dx_px, motion.dy_px))
+    evidence = {
+        "dx_px": motion.dx_px,
+        "dy_px": motion.dy_px,
+        "rotation_deg": motion.rotation_deg,
+        "zoom": motion.scale,
+        "confidence": motion.confidence,
+    }
+    if _camera_moved(motion, width):
+        summary = (
+            f"{camera} was moved: the background is {shift:.1f} px {direction(motion.dx_px, motion.dy_px)}, "
+            f"turned {motion.rotation_deg:+.1f}°, zoom ×{motion.scale:.3f}"
+        )
+        fix = f"Turn {camera} until its picture moves {shift:.0f} px {direction(-motion.dx_px, -motion.dy_px)}."
+        later = f"{camera}: base and objects are judged once the camera stands where it stood"
+        return [
+            Finding("MOVED", Status.WARN, Cause.CAMERAS, camera, summary, evidence, fix),
+            Finding("BASE_MOVED", Status.UNKNOWN, Cause.WORKSPACE, camera, later),
+            Finding("OBJECT_MOVED", Status.UNKNOWN, Cause.WORKSPACE, camera, later),
+        ]
+    summary = f"{camera} stands where it stood (background within {shift:.1f} px)"
+    findings = [Finding("MOVED", Status.PASS, Cause.CAMERAS, camera, summary, evidence)]
+    for kind, code, name in (("arm", "BASE_MOVED", "the arm"), ("object", "OBJECT_MOVED", "an object")):
+        mine = [c for c in changes if c.kind == kind]
+        if not mine:
+            text = f"{camera}: {'the arm appears where it did' if kind == 'arm' else 'no object is displaced'}"
+            findings.append(Finding(code, Status.PASS, Cause.WORKSPACE, camera, text))
+        for c in mine:
+            where = f"at ({c.x_px:.0f}, {c.y_px:.0f})"
+            known = c.confidence > 0
+            size = float(np.hypot(c.dx_px, c.dy_px)) if known else np.nan
+            if not known:
+                text = f"{camera}: something {where} is gone, new or looks different"
+                fix = f"Compare the live view with the recorded one {where}."
+            elif kind == "arm":
+                back = direction(-c.dx_px, -c.dy_px)
+                text = (
+                    f"{camera}: {name} appears {size:.1f} px {direction(c.dx_px, c.dy_px)} "
+                    "of where it was at this joint state"
+                )
+                fix = f"Move the arm's base so that it appears {size:.0f} px {back}, or check the calibration."
+            else:
+                text = f"{camera}: {name} {where} has moved {size:.1f} px {direction(c.dx_px, c.dy_px)}"
+                fix = f"Move it {size:.0f} px {direction(-c.dx_px, -c.dy_px)} in {camera}'s view."
+            details = {"x_px": c.x_px, "y_px": c.y_px, "dx_px": c.dx_px, "dy_px": c.dy_px, "shift_px": size}
+            details |= {"area_px": c.area_px, "confidence": c.confidence}
+            findings.append(Finding(code, Status.WARN, Cause.WORKSPACE, camera, text, details, fix))
+    return findings

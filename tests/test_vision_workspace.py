@@ -1,0 +1,137 @@
+import cv2
+import numpy as np
+import pytest
+from vision_scenes import relit, warped, with_arm
+
+from lerobot_diagnostics.errors import UsageError
+from lerobot_diagnostics.findings import Finding, Status
+from lerobot_diagnostics.vision import Background, background_of, compare_workspace
+
+POSE = -25.0
+
+
+def scene(cube: tuple[int, int] = (240, 90), tray: tuple[int, int] = (60, 110)) -> np.ndarray:
+    """A wooden table with marks, a tray and a cube."""
+    rng = np.random.default_rng(3)
+    picture = np.full((240, 320, 3), (170, 140, 100), np.float64)
+    picture += cv2.resize(rng.normal(0, 14, (24, 32, 3)), (320, 240), interpolation=cv2.INTER_CUBIC)
+    for x, y in ((20, 20), (300, 30), (150, 30), (20, 220), (300, 210), (110, 60), (210, 200), (270, 150)):
+        cv2.rectangle(picture, (x - 6, y - 5), (x + 7, y + 6), (60, 70, 90), -1)
+        cv2.circle(picture, (x + 3, y), 3, (230, 220, 210), -1)
+    cv2.rectangle(picture, tray, (tray[0] + 50, tray[1] + 36), (40, 110, 60), -1)
+    cv2.rectangle(picture, (tray[0] + 5, tray[1] + 5), (tray[0] + 45, tray[1] + 31), (90, 160, 100), -1)
+    cv2.rectangle(picture, cube, (cube[0] + 14, cube[1] + 14), (210, 40, 40), -1)
+    cv2.rectangle(picture, (cube[0] + 3, cube[1] + 3), (cube[0] + 8, cube[1] + 8), (240, 120, 110), -1)
+    return np.clip(picture, 0, 255).astype(np.uint8)
+
+
+def noisy(picture: np.ndarray, seed: int) -> np.ndarray:
+    return np.clip(picture + np.random.default_rng(seed).normal(0, 2, picture.shape), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def background() -> Background:
+    """Twelve frames: the arm sweeps, the cube is carried about, the tray stands."""
+    cubes = [(240, 90), (200, 60), (230, 130), (180, 100)]
+    return background_of([noisy(with_arm(scene(cubes[k % 4]), -60 + 11 * k), k) for k in range(12)])
+
+
+@pytest.fixture(scope="module")
+def at_pose() -> list[np.ndarray]:
+    """The start pose in three episodes; the cube begins elsewhere in each."""
+    return [noisy(with_arm(scene(cube), POSE), 50 + k) for k, cube in enumerate([(240, 90), (200, 60), (230, 130)])]
+
+
+def judged(live: np.ndarray, at_pose: list[np.ndarray], background: Background) -> dict[str, list[Finding]]:
+    result: dict[str, list[Finding]] = {}
+    for finding in compare_workspace({"top": live}, {"top": at_pose}, {"top": background}):
+        result.setdefault(finding.code, []).append(finding)
+    return result
+
+
+def statuses(findings: dict[str, list[Finding]]) -> dict[str, str]:
+    return {
+        code: str(max((f.status for f in items), key=lambda s: s is Status.WARN)) for code, items in findings.items()
+    }
+
+
+UNMOVED = {"MOVED": "pass", "BASE_MOVED": "pass", "OBJECT_MOVED": "pass"}
+
+
+def test_background_mask_keeps_the_table_and_drops_what_moves(background: Background) -> None:
+    assert background.mask is not None
+    assert background.mask[15:40, 100:220].all()
+    assert background.mask[110:146, 60:110].mean() > 0.9  # the tray's edges survive
+    assert background.mask[205:235, 155:165].mean() < 0.7  # the base, under the sweeping arm
+    assert 0.6 < background.mask.mean() < 0.995
+
+
+def test_one_pixel_of_shake_does_not_cost_the_edges() -> None:
+    shaken = background_of([warped(scene(), 0.7 * (-1) ** k, 0.5 * (-1) ** (k // 2)) for k in range(10)])
+    assert shaken.mask is not None
+    assert shaken.mask.mean() > 0.97
+
+
+def test_a_moving_camera_has_no_background() -> None:
+    moving = background_of([np.random.default_rng(k).integers(0, 255, (60, 80, 3)).astype(np.uint8) for k in range(8)])
+    assert moving.mask is None
+    findings = compare_workspace({"wrist": moving.picture}, {"wrist": [moving.picture]}, {"wrist": moving})
+    assert [f.status for f in findings] == [Status.UNKNOWN]
+
+
+def test_nothing_moved(at_pose: list[np.ndarray], background: Background) -> None:
+    assert statuses(judged(noisy(with_arm(scene(), POSE), 99), at_pose, background)) == UNMOVED
+
+
+def test_dimmed_light_moves_nothing(at_pose: list[np.ndarray], background: Background) -> None:
+    assert statuses(judged(relit(noisy(with_arm(scene(), POSE), 99), 0.7, 0.65, 0.6), at_pose, background)) == UNMOVED
+
+
+def test_moved_camera(at_pose: list[np.ndarray], background: Background) -> None:
+    found = judged(warped(noisy(with_arm(scene(), POSE), 99), 9, -5, 1.5), at_pose, background)
+    assert statuses(found) == {"MOVED": "warn", "BASE_MOVED": "unknown", "OBJECT_MOVED": "unknown"}
+    evidence = found["MOVED"][0].evidence
+    assert (evidence["dx_px"], evidence["dy_px"], evidence["rotation_deg"]) == pytest.approx((9, -5, 1.5), abs=0.3)
+
+
+def test_moved_base(at_pose: list[np.ndarray], background: Background) -> None:
+    found = judged(noisy(with_arm(scene(), POSE, base=(172, 239)), 99), at_pose, background)
+    assert statuses(found) == {**UNMOVED, "BASE_MOVED": "warn"}
+    assert found["BASE_MOVED"][0].evidence["dx_px"] == pytest.approx(12, abs=1.0)
+    assert "left" in found["BASE_MOVED"][0].fix
+
+
+@pytest.mark.parametrize(
+    ("live", "dx", "dy"),
+    [
+        (scene(cube=(262, 78)), 22, -12),  # far: the old and the new place do not overlap
+        (scene(cube=(246, 94)), 6, 4),  # near: they overlap
+        (scene(tray=(72, 118)), 12, 8),  # part of the background: it never moved in the recording
+    ],
+)
+def test_moved_object(
+    live: np.ndarray, dx: float, dy: float, at_pose: list[np.ndarray], background: Background
+) -> None:
+    found = judged(noisy(with_arm(live, POSE), 99), at_pose, background)
+    assert statuses(found) == {**UNMOVED, "OBJECT_MOVED": "warn"}
+    (finding,) = found["OBJECT_MOVED"]
+    assert (finding.evidence["dx_px"], finding.evidence["dy_px"]) == pytest.approx((dx, dy), abs=1.0)
+
+
+def test_object_gone_is_said_without_a_distance(at_pose: list[np.ndarray], background: Background) -> None:
+    bare = scene()
+    bare[88:107, 238:257] = (170, 140, 100)
+    (finding,) = judged(noisy(with_arm(bare, POSE), 99), at_pose, background)["OBJECT_MOVED"]
+    assert finding.status is Status.WARN
+    assert "gone" in finding.summary
+    assert (finding.evidence["x_px"], finding.evidence["y_px"]) == pytest.approx((247, 97), abs=4)
+
+
+def test_another_place_says_unknown(at_pose: list[np.ndarray], background: Background) -> None:
+    elsewhere = np.random.default_rng(1).integers(0, 255, (240, 320, 3)).astype(np.uint8)
+    assert [f.status for items in judged(elsewhere, at_pose, background).values() for f in items] == [Status.UNKNOWN]
+
+
+def test_too_few_frames_are_refused() -> None:
+    with pytest.raises(UsageError, match="three or more"):
+        background_of([scene()])
