@@ -214,6 +214,7 @@ def test_gripper_by_position_and_none():
     findings = check(Y, predicted, names=names)
     assert faults(findings) == {"FLAT": ["jaw"]}
     assert the(findings, "GRIPPER_FLAT").status is Status.INFO  # not looked at is no pass
+    assert the(findings, "NAN").status is Status.PASS
 
 
 def test_nan_names_frame_and_joint_and_the_rest_is_scored():
@@ -228,6 +229,13 @@ def test_nan_names_frame_and_joint_and_the_rest_is_scored():
 def test_all_nan_is_unknown_not_pass():
     findings = check(Y, np.full_like(Y, np.nan))
     assert {f.status for f in findings if f.code in ("OFFSET", "FLAT", "POOR_FIT")} == {Status.UNKNOWN}
+
+
+def test_nothing_moves_is_unknown_not_pass():
+    still = np.full((T, 5), 7.0)
+    findings = check(still, still)
+    assert faults(findings) == {}
+    assert {f.status for f in findings if f.code in ("FLAT", "SCALE", "LAG", "POOR_FIT")} == {Status.UNKNOWN}
 
 
 def test_too_few_frames_are_unknown():
@@ -245,6 +253,7 @@ def test_unnormalized(kind, stats):
     given = {"train_mean": mean, "train_std": std} if stats else {}
     findings = check(Y, noisy(predicted, 0.05), **given)
     assert faults(findings) == {"UNNORMALIZED": ["all joints"]}
+    assert the(findings, "OFFSET").status is Status.UNKNOWN  # not looked at is no pass
 
 
 def test_unnormalized_radians():

@@ -197,17 +197,15 @@ def sides(evaluation: Evaluation, label: str, baselines: Baselines) -> dict[str,
     return {name: side for name, side in made.items() if len(side)}
 
 
-def mean_error_over_range(scores: Sequence[JointScore]) -> float:
-    """Mean over the joints that move of rmse / range of motion: one figure for joints of different units."""
-    values = [s.error_over_range for s in scores if np.isfinite(s.error_over_range)]
-    return float(np.mean(values)) if values else float("nan")
+def mean_error_over_range(scores: Sequence[JointScore], span: Floats, baseline: str | None = None) -> float:
+    """Mean over the joints that move of rmse / ``span``: one figure for joints of different units.
 
-
-def mean_baseline_over_range(scores: Sequence[JointScore], baseline: str) -> float:
-    """The same figure for a baseline; NaN where it is not there."""
-    values = [
-        s.baselines[baseline].rmse / s.range_of_motion
-        for s in scores
-        if baseline in s.baselines and s.range_of_motion > 0 and np.isfinite(s.baselines[baseline].rmse)
-    ]
+    Args:
+        scores: J scores.
+        span: [J] range of motion over *all* evaluated episodes: a joint that rests in two held-out episodes and works
+            in the training ones must not be measured by its rest.
+        baseline: Take this baseline's errors instead; NaN where it is not there.
+    """
+    errors = [score if baseline is None else score.baselines.get(baseline) for score in scores]
+    values = [e.rmse / s for e, s in zip(errors, span, strict=True) if e is not None and s > 0 and np.isfinite(e.rmse)]
     return float(np.mean(values)) if values else float("nan")

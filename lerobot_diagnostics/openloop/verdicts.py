@@ -133,12 +133,19 @@ def judge(
 
 def _passes(a: Arrays, choices: dict[int, Choice], present: set[str]) -> list[Finding]:
     """A finding for each code that was looked for in vain, with the figure nearest to a fault."""
-    rows = len(a.y)
+    names = a.names
+    said = {
+        "NAN": f"All {len(a.y)} frames of {len(names)} joints are finite.",
+        "NEAR_CONSTANT": f"All {len(names)} joints move in the recording.",
+    }
+    reason = ""
     if not a.moving:
-        none = dict.fromkeys(CODES, "no joint moves in the recording: nothing to compare shapes with")
-        none["NAN"] = f"All {rows} frames are finite."
+        reason = "No joint moves in the recording: there are no shapes to compare."
+    elif not choices:
+        reason = "Not judged: the predictions are in other units than the recording."
+    if reason:
         return [
-            new_finding(c, Status.PASS if c == "NAN" else Status.UNKNOWN, "all joints", none[c])
+            new_finding(c, Status.PASS if c in said else Status.UNKNOWN, "all joints", said.get(c, reason))
             for c in CODES
             if c not in present
         ]
@@ -148,12 +155,10 @@ def _passes(a: Arrays, choices: dict[int, Choice], present: set[str]) -> list[Fi
     worst_r = min(r, key=lambda j: r[j] if np.isfinite(r[j]) else 2.0)
     bias = {j: float(np.nanmean(a.p[:, j] - a.y[:, j])) for j in a.scored}
     shifted = max(bias, key=lambda j: abs(bias[j]) / a.scale[j])
-    left = {j: (c.best or c.identity).rms / a.scale[j] for j, c in choices.items()} or {a.moving[0]: float("nan")}
+    left = {j: (c.best or c.identity).rms / a.scale[j] for j, c in choices.items()}
     worst = max(left, key=left.__getitem__)
-    names = a.names
     spread = f"{ratio[least]:.2f} times the recorded spread ({names[least]})"
-    said = {
-        "NAN": f"All {rows} frames of {len(names)} joints are finite.",
+    said |= {
         "UNNORMALIZED": f"Predictions spread {ratio[least]:.2f}–{ratio[most]:.2f} times the recording: same units.",
         "FLAT": f"Every joint follows the recording; the flattest has {spread}.",
         "MEAN_REPLAY": "Predictions are closer to the recordings than to one motion repeated.",
@@ -162,8 +167,7 @@ def _passes(a: Arrays, choices: dict[int, Choice], present: set[str]) -> list[Fi
         "SCALE": f"No joint moves too far or too little throughout; the least has {spread}.",
         "SIGN": f"Every joint moves the right way; the lowest correlation is {r[worst_r]:.2f} ({names[worst_r]}).",
         "LAG": f"No delay explains the error (looked up to {count_of(lag_limit(a.fps, a.episodes), 'frame')}).",
-        "POOR_FIT": f"No large error is unexplained; the largest is {100 * left[worst]:.0f} % of the range ({names[worst]}).",
-        "NEAR_CONSTANT": f"All {len(names)} joints move in the recording.",
+        "POOR_FIT": f"No large error is unexplained; largest {100 * left[worst]:.0f} % of range ({names[worst]}).",
     }
     findings = [new_finding(c, Status.PASS, "all joints", text) for c, text in said.items() if c not in present]
     if "GRIPPER_FLAT" not in present:
