@@ -148,7 +148,7 @@ def _texture(seed: int, base: tuple[int, int, int], spread: float, size: int = 1
 def _add_cameras(spec: mujoco.MjSpec) -> None:
     """``wrist`` is the model's own, on its camera mount; the others stand in the room."""
     for name, position, target in (
-        ("front", (0.60, -0.10, 0.36), (0.17, 0.03, 0.05)),
+        ("front", (0.66, -0.10, 0.40), (0.17, 0.03, 0.07)),
         ("top", (0.24, 0.0, 0.80), (0.2399, 0.0, 0.0)),
     ):
         spec.worldbody.add_camera(name=name, pos=position, quat=_look_at(position, target), fovy=45)

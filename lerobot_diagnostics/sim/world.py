@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -82,6 +83,7 @@ class World:
         self.model = model or build()
         self.data = mujoco.MjData(self.model)
         self._renderers: dict[tuple[int, int], mujoco.Renderer] = {}
+        weakref.finalize(self, _close, self._renderers)  # else they outlive their GL library at exit, noisily
         self._torque = self.model.actuator_forcerange.copy()
         self._encoder_error = np.array([self.faults.joint_zero_deg.get(joint, 0.0) for joint in JOINTS])
         low, high = np.rad2deg(self.model.jnt_range[: len(JOINTS)].T)
@@ -211,6 +213,9 @@ class World:
 
     def close(self) -> None:
         """Free the renderers."""
-        for renderer in self._renderers.values():
-            renderer.close()
-        self._renderers.clear()
+        _close(self._renderers)
+
+
+def _close(renderers: dict[tuple[int, int], mujoco.Renderer]) -> None:
+    while renderers:
+        renderers.popitem()[1].close()
