@@ -179,7 +179,8 @@ class SO101Sim(Robot):  # type: ignore[misc]
 
     def _reading(self) -> NDArray[np.float64]:
         """The youngest reading that is at least ``late_s`` old."""
-        while len(self._readings) > 1 and self._readings[1][0] <= self._time_s - self.config.faults.late_s:
+        newest = self._time_s - self.config.faults.late_s + 1e-9  # sums of 1/fps are not exact
+        while len(self._readings) > 1 and self._readings[1][0] <= newest:
             self._readings.popleft()
         return self._readings[0][1]
 
