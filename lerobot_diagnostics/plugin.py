@@ -14,8 +14,12 @@ def _register_simulated_arm() -> None:
     import lerobot_diagnostics.sim.config_so101_sim  # noqa: F401  (importing it registers the type)
 
 
+def _register_demonstration_policy() -> None:
+    import lerobot_diagnostics.sim.configuration_sim_policy  # noqa: F401  (importing it registers the type)
+
+
 # Each registration stands alone: one that fails must neither break a LeRobot command nor take the others with it.
-for _register in (_register_simulated_arm,):
+for _register in (_register_simulated_arm, _register_demonstration_policy):
     try:
         _register()
     except Exception as error:
