@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import torch
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 import lerobot_diagnostics.plugin  # noqa: F401  (registers the arm and the policy)
@@ -33,6 +34,8 @@ from lerobot_diagnostics.sim.train import train
 REPO_ID = "local/so101_sim_demo"
 FPS = 10
 TRAINED_ON, HELD_OUT = [0, 1, 2, 3], [4]
+LOOKS, STRIDE = 8, 10
+"""Reference frames taken of each episode: this many, this far apart (an episode has 83)."""
 
 FAULTS: dict[str, SimFaults] = {
     "none": SimFaults(),
@@ -101,29 +104,39 @@ def judge_cameras(dataset: Path, fault: str, output_dir: Path) -> int:
         print("camera comparison: not part of this version")
         return 0
     from lerobot_diagnostics.report import print_report, write_report
-    from lerobot_diagnostics.vision import compare_views
+    from lerobot_diagnostics.vision import Comparer, ReferenceViews, background_of, compare_workspace
 
     with phase(f"cameras, fault: {fault}"):
         recorded = LeRobotDataset(REPO_ID, root=dataset)
         starts = [int(episode["dataset_from_index"]) for episode in recorded.meta.episodes]
-        first = [recorded[index] for index in starts]
-        reference = {
-            camera.removeprefix("observation.images."): [
-                (frame[camera].permute(1, 2, 0).numpy() * 255).round().astype(np.uint8) for frame in first
-            ]
+        spread = [start + offset for start in starts for offset in range(0, LOOKS * STRIDE, STRIDE)]
+        frames = [recorded[index] for index in spread]
+        pictures = {
+            camera.removeprefix("observation.images."): [rgb(frame[camera]) for frame in frames]
             for camera in recorded.meta.camera_keys
         }
-        pose = dict(zip(recorded.features["action"]["names"], first[0]["observation.state"].tolist(), strict=True))
-        live = live_pictures(FAULTS[fault], pose, list(reference))
-        findings = compare_views(live, reference)
+        states = np.stack([frame["observation.state"].numpy() for frame in frames])
+        episodes = np.repeat(np.arange(len(starts)), LOOKS).tolist()
+        pose = dict(zip(recorded.features["action"]["names"], states[0].tolist(), strict=True))
+        live = live_pictures(FAULTS[fault], pose, list(pictures))
+        comparer = Comparer(ReferenceViews.build(pictures, states=states, episodes=episodes))
+        findings = comparer.compare(live, state=states[0])
+        if not any(finding.status is Status.FAIL for finding in findings):  # the right views: now what stands in them
+            at_start = {name: sequence[::LOOKS] for name, sequence in pictures.items()}
+            backgrounds = {name: background_of(sequence) for name, sequence in pictures.items()}
+            findings += compare_workspace(live, at_start, backgrounds)
     verdict = verdict_of(findings)
     output_dir.mkdir(parents=True, exist_ok=True)
     report = Report(
         command="examples/demo.py", verdict=verdict, findings=findings, inputs={"fault": fault, "dataset": str(dataset)}
     )
-    files = write_report(report, output_dir)
-    print_report(report, files)
+    print_report(report, write_report(report, output_dir))
     return report.exit_code
+
+
+def rgb(picture: torch.Tensor) -> np.ndarray:
+    """[3, H, W] float in 0–1, as LeRobot reads it, to [H, W, 3] uint8."""
+    return (picture.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
 
 
 def live_pictures(faults: SimFaults, pose: dict[str, float], cameras: list[str]) -> dict[str, np.ndarray]:

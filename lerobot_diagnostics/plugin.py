@@ -5,6 +5,7 @@ nine of LeRobot's commands, training and teleoperation included.
 """
 
 import logging
+import sys
 
 PLUGIN_NAME = "lerobot_diagnostics"
 """What a registered class is grouped under; also how a test sees that discovery has been here."""
@@ -15,6 +16,8 @@ def _register_simulated_arm() -> None:
 
 
 def _register_demonstration_policy() -> None:
+    if "lerobot.configs.policies" not in sys.modules:
+        return  # a command without policies: importing them would cost it 2.8 s
     import lerobot_diagnostics.sim.configuration_sim_policy  # noqa: F401  (importing it registers the type)
 
 

@@ -67,13 +67,13 @@ class SimPolicy(PreTrainedPolicy):  # type: ignore[misc]
         loss = (error * inside).sum() / inside.sum()
         return loss, {"l1_loss": loss.item()}
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def predict_action_chunk(self, batch: dict[str, Tensor], **_: Any) -> Tensor:
         """[B, chunk_size, joints], normalised."""
         self.eval()
         return self._chunk(batch)
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def select_action(self, batch: dict[str, Tensor], **_: Any) -> Tensor:
         """[B, joints]: the next action of the chunk."""
         if not self._action_queue:

@@ -13,4 +13,5 @@ def make_sim_policy_pre_post_processors(
     config: SimConfig, dataset_stats: dict[str, dict[str, Any]] | None = None
 ) -> tuple[Any, Any]:
     """Normalisation, batching and device placement, as for LeRobot's own policies."""
-    return make_default_pre_post_processors(config, dataset_stats)
+    preprocessor, postprocessor = make_default_pre_post_processors(config, dataset_stats)
+    return preprocessor, postprocessor

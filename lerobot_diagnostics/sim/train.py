@@ -13,7 +13,7 @@ from lerobot.policies.factory import make_pre_post_processors
 from lerobot.utils.feature_utils import dataset_to_policy_features
 
 from lerobot_diagnostics.sim.configuration_sim_policy import SimConfig
-from lerobot_diagnostics.sim.modeling_sim_policy import SimPolicy
+from lerobot_diagnostics.sim.modeling_sim_policy import PICTURE, SimPolicy
 
 
 def train(
@@ -50,6 +50,8 @@ def train(
     )
     frames = torch.utils.data.default_collate([reader[index] for index in range(len(reader))])
     frames = preprocess({key: value for key, value in frames.items() if key in features or key == "action_is_pad"})
+    for camera in policy.cameras:  # what the policy does first, once instead of at every step
+        frames[camera] = torch.nn.functional.adaptive_avg_pool2d(frames[camera], PICTURE)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-3, total_steps=steps)
     losses = []

@@ -85,7 +85,7 @@ class World:
         self._renderers: dict[tuple[int, int], mujoco.Renderer] = {}
         weakref.finalize(self, _close, self._renderers)  # else they outlive their GL library at exit, noisily
         self._torque = self.model.actuator_forcerange.copy()
-        self._encoder_error = np.array([self.faults.joint_zero_deg.get(joint, 0.0) for joint in JOINTS])
+        self._encoder_error: Array = np.array([self.faults.joint_zero_deg.get(joint, 0.0) for joint in JOINTS])
         low, high = np.rad2deg(self.model.jnt_range[: len(JOINTS)].T)
         # units = degrees × scale + offset; only the gripper is rescaled
         self._scale = np.ones(len(JOINTS))
