@@ -1,5 +1,7 @@
 """The simulated arm as a LeRobot robot: every fault shows in its pictures or readings, and only there."""
 
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -226,3 +228,20 @@ def test_in_real_time_the_arm_moves_with_the_wall_clock(tmp_path):
 def test_wrong_names_are_refused_with_the_flag(tmp_path, config, named):
     with pytest.raises(UsageError, match=named):
         SO101Sim(SO101SimConfig(calibration_dir=tmp_path, **config))
+
+
+@pytest.mark.parametrize(
+    ("first", "policies"), [("lerobot.scripts.lerobot_calibrate", False), ("lerobot.rollout", True)]
+)
+def test_discovery_is_cheap_and_imports_nothing_heavy(first, policies):
+    code = f"""
+import sys, time, {first}
+before, start = set(sys.modules), time.perf_counter()
+import lerobot_robot_diagnostics
+spent, new = time.perf_counter() - start, set(sys.modules) - before
+assert not new & {{"mujoco", "rerun", "lerobot.rollout", "torch", "trimesh"}}, new
+assert ("lerobot_diagnostics.sim.configuration_sim_policy" in new) is {policies}
+print(spent)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout.split()[-1]) < 0.2  # 0.01 s measured

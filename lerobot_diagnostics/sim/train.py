@@ -70,4 +70,5 @@ def train(
     TrainPipelineConfig(dataset=source, policy=config, steps=steps, batch_size=batch, seed=seed).save_pretrained(
         checkpoint
     )
-    return float(sum(losses[-50:]) / 50)
+    last = losses[-50:]
+    return float(sum(last) / len(last))
