@@ -48,10 +48,13 @@ def train(
         episodes=episodes,
         delta_timestamps={"action": [index / dataset.fps for index in config.action_delta_indices]},
     )
-    frames = torch.utils.data.default_collate([reader[index] for index in range(len(reader))])
-    frames = preprocess({key: value for key, value in frames.items() if key in features or key == "action_is_pad"})
-    for camera in policy.cameras:  # what the policy does first, once instead of at every step
-        frames[camera] = torch.nn.functional.adaptive_avg_pool2d(frames[camera], PICTURE)
+    items = []
+    for index in range(len(reader)):
+        item = {key: value for key, value in reader[index].items() if key in features or key == "action_is_pad"}
+        # what the policy does first, once instead of at every step (an average and a normalisation commute)
+        pooled = {key: torch.nn.functional.adaptive_avg_pool2d(item[key], PICTURE) for key in policy.cameras}
+        items.append(item | pooled)
+    frames = preprocess(torch.utils.data.default_collate(items))
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-3, total_steps=steps)
     losses = []
