@@ -156,16 +156,16 @@ def live_pictures(faults: SimFaults, pose: dict[str, float], cameras: list[str])
 
 
 def verdict_of(findings: list[Finding]) -> Verdict:
-    """The gravest finding's cause; undecided where the gravest is unknown."""
-    ranked = [
-        finding for finding in by_severity(findings) if finding.status in (Status.FAIL, Status.UNKNOWN, Status.WARN)
-    ]
-    unknown = [finding.summary for finding in ranked if finding.status is Status.UNKNOWN]
-    if not ranked:
-        return Verdict("none_found", "The cameras show what was recorded.")
-    cause = "undecided" if ranked[0].status is Status.UNKNOWN else ranked[0].cause.value
-    codes = list(dict.fromkeys(finding.code for finding in ranked))
-    return Verdict(cause, ranked[0].summary, because=codes, cannot_tell=unknown)
+    """The gravest finding's cause. What could not be decided counts only where nothing else was found."""
+    ranked = by_severity(findings)
+    found = [finding for finding in ranked if finding.status in (Status.FAIL, Status.WARN)]
+    unknown = list(dict.fromkeys(finding.summary for finding in ranked if finding.status is Status.UNKNOWN))
+    if found:
+        codes = list(dict.fromkeys(finding.code for finding in found))
+        return Verdict(found[0].cause.value, found[0].summary, because=codes, cannot_tell=unknown)
+    if unknown:
+        return Verdict("undecided", unknown[0], cannot_tell=unknown)
+    return Verdict("none_found", "The cameras show what was recorded.")
 
 
 if __name__ == "__main__":
