@@ -9,8 +9,11 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 
 $(STAMP): pyproject.toml discovery/pyproject.toml tools/make_venv.sh
 	sh tools/make_venv.sh $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ./discovery --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --editable ./discovery --editable ".[sim,dev]"
 	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py --fault=$(FAULT) --output_dir=outputs/demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

@@ -4,5 +4,26 @@ Nothing here may import an optional dependency, ``rerun`` or ``lerobot.rollout``
 nine of LeRobot's commands, training and teleoperation included.
 """
 
+import logging
+import sys
+
 PLUGIN_NAME = "lerobot_diagnostics"
 """What a registered class is grouped under; also how a test sees that discovery has been here."""
+
+
+def _register_simulated_arm() -> None:
+    import lerobot_diagnostics.sim.config_so101_sim  # noqa: F401  (importing it registers the type)
+
+
+def _register_demonstration_policy() -> None:
+    if "lerobot.configs.policies" not in sys.modules:
+        return  # a command without policies: importing them would cost it 2.8 s
+    import lerobot_diagnostics.sim.configuration_sim_policy  # noqa: F401  (importing it registers the type)
+
+
+# Each registration stands alone: one that fails must neither break a LeRobot command nor take the others with it.
+for _register in (_register_simulated_arm, _register_demonstration_policy):
+    try:
+        _register()
+    except Exception as error:
+        logging.getLogger(__name__).warning("lerobot-diagnostics: %s failed: %s", _register.__name__, error)
