@@ -2,7 +2,8 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-FAULT ?= camera_moved
+# none, camera_moved, cameras_swapped, camera_rotated, camera_channels, camera_dead, light, tray_moved, base_moved, joint_zero
+FAULT ?= cameras_swapped
 export HF_HUB_DISABLE_TELEMETRY = 1
 
 .PHONY: demo test lint bench clean
@@ -13,7 +14,7 @@ $(STAMP): pyproject.toml discovery/pyproject.toml tools/make_venv.sh
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python examples/demo.py --fault=$(FAULT) --output_dir=outputs/demo
+	$(BIN)/python examples/demo.py --fault=$(FAULT) --output_dir=outputs/demo || test $$? -eq 1 # 1: a fault was found
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

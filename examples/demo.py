@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -88,6 +89,8 @@ def judge_policy(dataset: Path, checkpoint: Path, output_dir: Path) -> int:
     if not find_spec("lerobot_diagnostics.cli.open_loop_eval"):
         print("lerobot-open-loop-eval: not part of this version")
         return 0
+    if (output_dir / "report.json").exists():  # this demonstration's own, from the run before
+        shutil.rmtree(output_dir)
     with phase("lerobot-open-loop-eval"):
         return subprocess.run(
             [

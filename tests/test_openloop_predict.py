@@ -50,7 +50,9 @@ def make(policy_type: str, **settings) -> LoadedPolicy:
         "mean": torch.linspace(-10, 10, J), "std": torch.linspace(20, 60, J),
         "min": torch.full((J,), -RANGE_DEG), "max": torch.full((J,), RANGE_DEG),
     }  # fmt: skip
-    picture = {key: torch.full((3, 1, 1), value) for key, value in (("mean", 0.5), ("std", 0.25), ("min", 0), ("max", 1))}
+    picture = {
+        key: torch.full((3, 1, 1), value) for key, value in (("mean", 0.5), ("std", 0.25), ("min", 0), ("max", 1))
+    }
     stats = {"observation.state": spread, "action": spread} | dict.fromkeys(CAMERAS, picture)
     pre, post = make_pre_post_processors(config, dataset_stats=stats)
     policy = get_policy_class(policy_type)(config).eval()
@@ -63,7 +65,8 @@ ACT = {
 }  # fmt: skip
 DIFFUSION = {
     "n_obs_steps": 2, "horizon": 8, "n_action_steps": 5, "down_dims": (16, 32), "n_groups": 4, "crop_shape": None,
-    "vision_backbone": "resnet18", "pretrained_backbone_weights": None, "spatial_softmax_num_keypoints": 4, "num_train_timesteps": 5,
+    "vision_backbone": "resnet18", "pretrained_backbone_weights": None,
+    "spatial_softmax_num_keypoints": 4, "num_train_timesteps": 5,
     "diffusion_step_embed_dim": 16, "drop_n_last_frames": 2, "crop_ratio": 1.0,
 }  # fmt: skip
 

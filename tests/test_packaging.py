@@ -34,7 +34,9 @@ print("robot", RobotConfig.get_choice_class("so101_follower").__name__)
 
 def python(executable: Path, code: str) -> str:
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run([executable, "-c", code], capture_output=True, text=True, env=env, cwd=executable.parent, check=False)
+    done = subprocess.run(
+        [executable, "-c", code], capture_output=True, text=True, env=env, cwd=executable.parent, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -108,7 +110,7 @@ def test_a_plugin_that_cannot_load_never_breaks_a_lerobot_command(wheels, clean)
     assert "plugin None" in python(clean, DISCOVER)  # the companion alone: nothing raised
 
 
-def test_every_entry_point_names_a_function(wheels):
+def test_every_entry_point_names_a_function():
     import importlib
     import tomllib
 

@@ -43,7 +43,7 @@ class DatasetArgs:
 class OpenLoopEvalConfig:
     """Compare a checkpoint's predictions with recorded actions, joint by joint."""
 
-    # --policy.path=<checkpoint folder, checkpoints/ folder, or Hub id>; --policy.<setting>=<value> overrides its config.
+    # --policy.path=<checkpoint, checkpoints/ folder, or Hub id>; --policy.<setting>=<value> overrides its config.
     policy: PreTrainedConfig | None = None
     dataset: DatasetArgs = field(default_factory=DatasetArgs)
     # Data set key -> policy key; by default the map saved in the checkpoint.
@@ -140,7 +140,9 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
         output_dir=output_dir,
     )
     if sides:
-        drawn = list(draw(output_dir, list(sides.values()), recording.action_names, units, recording.fps, recording.cameras))
+        drawn = list(
+            draw(output_dir, list(sides.values()), recording.action_names, units, recording.fps, recording.cameras)
+        )
         report = dataclasses.replace(report, pictures=[*report.pictures, *drawn])
     files = list(write_report(report, output_dir))
     if sides and (cfg.display_data or cfg.save_rrd):
@@ -176,7 +178,7 @@ def _open(args: DatasetArgs, training: TrainingData | None, checkpoint: Path | N
 
 
 def _choose(cfg: OpenLoopEvalConfig, sides: Any, order: tuple[str, ...]) -> list[int]:
-    """Episodes to evaluate: those asked for, else of each side some; those not given to training only without others."""
+    """Episodes to evaluate: those asked for, else some of each side (not given to training: only without held-out)."""
     from lerobot_diagnostics.openloop.scores import spread
 
     known = sorted(sides)
@@ -216,7 +218,9 @@ class _progress:  # noqa: N801
             bar.close()
 
 
-def _log_to_rerun(cfg: OpenLoopEvalConfig, folder: Path, sides: Any, recording: Recording, units: list[str]) -> list[Path]:
+def _log_to_rerun(
+    cfg: OpenLoopEvalConfig, folder: Path, sides: Any, recording: Recording, units: list[str]
+) -> list[Path]:
     from lerobot_diagnostics.report.rerun_log import RerunLog
 
     path = folder / "open_loop.rrd"

@@ -138,7 +138,7 @@ class Look(NamedTuple):
 def observe(
     episodes: Sequence[Episode], frames: npt.ArrayLike, images: Mapping[str, Any], binding: Binding
 ) -> dict[str, Any]:
-    """A batch of raw observations (:data:`~lerobot_diagnostics.openloop.predict.Observation`); ``action`` is never in it."""
+    """A batch of raw observations (``Observation`` of :mod:`.predict`); ``action`` is never in it."""
     moments = list(zip(episodes, np.asarray(frames).tolist(), strict=True))
     vectors = {
         key: np.stack([np.atleast_1d(episode.column(key)[frame]) for episode, frame in moments]).astype(np.float32)

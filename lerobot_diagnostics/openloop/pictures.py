@@ -103,14 +103,19 @@ def draw(
             camera.removeprefix("observation.images."): next(iter(moment.result.episode.frames(camera, [moment.frame])))
             for camera in cameras
         }
-        after = f"{moment.frame - moment.look} frames after the policy looked" if moment.frame > moment.look else "looking"
+        after = (
+            f"{moment.frame - moment.look} frames after the policy looked" if moment.frame > moment.look else "looking"
+        )
         shown.append(
             Moment(
                 f"episode {moment.result.episode.index} ({moment.result.side}), frame {moment.frame} "
-                f"({moment.frame / fps:.1f} s): {names[moment.joint]} {moment.error:+.3g} {units[moment.joint]}, {after}",
+                f"({moment.frame / fps:.1f} s): {names[moment.joint]} {moment.error:+.3g} {units[moment.joint]}, "
+                f"{after}",
                 frames,
             )
         )
     if shown and cameras:
-        worst_moments(folder / "worst_moments.jpg", shown, title="What the cameras saw where the prediction is farthest off")
+        worst_moments(
+            folder / "worst_moments.jpg", shown, title="What the cameras saw where the prediction is farthest off"
+        )
         yield Picture("worst_moments.jpg", "The camera frames where the prediction is farthest off.", WORST)

@@ -1,7 +1,7 @@
 """What the control loop would have executed, predicted in batches.
 
-Stock ``lerobot-rollout`` resets the policy, then calls ``select_action`` once a frame. Most policies answer from a queue:
-they look at an observation only when the queue is empty, and fill it with the actions to execute until the next look.
+Stock ``lerobot-rollout`` resets the policy, then calls ``select_action`` once a frame. Most policies answer from a
+queue: they look at an observation only when it is empty, and fill it with the actions to execute until the next look.
 Those looks do not depend on each other, except through a short history of observations, so looks of different frames
 and episodes can share one forward pass. :class:`Predictor` does that through ``select_action`` itself, whatever the
 policy: it fills the history, lets the policy predict, and reads the queue.
@@ -65,7 +65,7 @@ class ExecutionPlan:
         return [max(look - back, 0) for back in range(self.history, -1, -1)]
 
 
-# Types for which tests/test_openloop_predict.py proves batched and stepped actions equal; others are probed at run time.
+# Types for which tests/test_openloop_predict.py proves batched and stepped actions equal; others are probed.
 PROVEN_TYPES = frozenset({"act", "diffusion"})
 # Batched and single forward passes differ by float32 rounding: 3e-5 was measured on actions up to ±82, so 1e-5 of the
 # action's magnitude, plus the same absolute floor for actions near zero.
@@ -168,7 +168,7 @@ class Predictor:
         return _to_array(torch.stack(done, dim=1))
 
     def ensembled(self, observation: Observation, *, start: bool) -> FloatArray:
-        """Actions executed at B consecutive frames of one episode, [B, J]; ``start`` marks the episode's first batch."""
+        """Actions executed at B consecutive frames of one episode, [B, J]; ``start``: the episode's first batch."""
         if start:
             self.reset()
         with self._inference(), _explained(self.loaded):

@@ -123,12 +123,12 @@ class Side:
     @cached_property
     def recorded(self) -> Floats:
         """[T, J] recorded actions."""
-        return np.concatenate([r.episode.actions for r in self.results]).astype(np.float64)
+        return np.concatenate([r.episode.actions for r in self.results], dtype=np.float64)
 
     @cached_property
     def predicted(self) -> Floats:
         """[T, J] predicted actions."""
-        return np.concatenate([r.predicted[self.label] for r in self.results]).astype(np.float64)
+        return np.concatenate([r.predicted[self.label] for r in self.results], dtype=np.float64)
 
     @cached_property
     def episode_index(self) -> npt.NDArray[np.int64]:
@@ -150,7 +150,7 @@ class Side:
         positions = states_as_actions(self.results[0].episode.recording)
         if positions is None:
             return None
-        return np.concatenate([r.episode.states[:, positions] for r in self.results]).astype(np.float64)
+        return np.concatenate([r.episode.states[:, positions] for r in self.results], dtype=np.float64)
 
     @cached_property
     def hold(self) -> Floats | None:
@@ -191,9 +191,7 @@ class Side:
 def sides(evaluation: Evaluation, label: str, baselines: Baselines) -> dict[str, Side]:
     """The non-empty sides of one checkpoint, in the order the episodes name them."""
     names = dict.fromkeys(result.side for result in evaluation.episodes)
-    made = {
-        name: Side(name, label, [r for r in evaluation.episodes if r.side == name], baselines) for name in names
-    }
+    made = {name: Side(name, label, [r for r in evaluation.episodes if r.side == name], baselines) for name in names}
     return {name: side for name, side in made.items() if len(side)}
 
 

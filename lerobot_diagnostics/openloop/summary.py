@@ -90,7 +90,9 @@ def stats_findings(loaded: LoadedPolicy, recording: Recording, train: Sequence[i
             if own is None or own in recording.cameras or key not in stats:
                 continue
             data[key] = np.concatenate([e.column(own).reshape(len(e), -1) for e in episodes])
-    return judge_stats(stats, modes, data, {"action": recording.action_names, "observation.state": recording.state_names})
+    return judge_stats(
+        stats, modes, data, {"action": recording.action_names, "observation.state": recording.state_names}
+    )
 
 
 def _joint_table(side: Side, scores: Sequence[JointScore]) -> Table:
@@ -157,9 +159,7 @@ def summarize(
     everything = np.concatenate([side.recorded for side in reported.values()])
     units = joint_units(everything, names)
     span = np.nanmax(everything, axis=0) - np.nanmin(everything, axis=0)
-    scores = {
-        lab: {side: found.scores(names, units, fps) for side, found in by_label[lab].items()} for lab in complete
-    }
+    scores = {lab: {side: found.scores(names, units, fps) for side, found in by_label[lab].items()} for lab in complete}
     grippers = {side: found.grippers(names, fps) for side, found in reported.items()}
 
     unseen = HELD_OUT if HELD_OUT in reported else NOT_GIVEN
@@ -181,7 +181,9 @@ def summarize(
     over = {lab: {side: mean_error_over_range(s, span) for side, s in scores[lab].items()} for lab in complete}
     mean_base = {side: mean_error_over_range(s, span, TRAIN_MEAN) for side, s in scores[label].items()}
     nan = float("nan")
-    findings += judge_splits(over[label].get(TRAIN, nan), over[label].get(unseen, nan), baseline=mean_base.get(unseen, nan))
+    findings += judge_splits(
+        over[label].get(TRAIN, nan), over[label].get(unseen, nan), baseline=mean_base.get(unseen, nan)
+    )
     steps = _steps(complete)
     if len(complete) > 1 and steps is not None and TRAIN in reported:
         findings += judge_checkpoints(
@@ -198,11 +200,20 @@ def summarize(
         columns = ["checkpoint", *(f"{side} error/range %" for side in reported)]
         rows = [[lab, *(100 * over[lab].get(side, nan) for side in reported)] for lab in complete]
         rows.append(["training mean", *(100 * mean_base[side] for side in reported)])
-        tables.append(Table("Checkpoints", columns, rows, "RMSE over the range of motion in all evaluated episodes, mean over the joints that move."))
+        tables.append(
+            Table(
+                "Checkpoints",
+                columns,
+                rows,
+                "RMSE over the range of motion in all evaluated episodes, mean over the joints that move.",
+            )
+        )
         if output_dir is not None and steps is not None:
             series = {side: [100 * over[lab].get(side, nan) for lab in complete] for side in reported}
             ylabel = "RMSE / range of motion (%)"
-            checkpoint_curve(output_dir / "checkpoints.png", steps, series, ylabel=ylabel, title="Error over training steps")
+            checkpoint_curve(
+                output_dir / "checkpoints.png", steps, series, ylabel=ylabel, title="Error over training steps"
+            )
             pictures.append(Picture("checkpoints.png", "Error over training steps", "Checkpoints"))
     tables += [_joint_table(side, scores[label][name]) for name, side in reported.items()]
     gripper_table = _gripper_table(grippers, label)
@@ -213,14 +224,17 @@ def summarize(
         "reported_checkpoint": label,
         "units": dict(zip(names, units, strict=True)),
         "split": {"reason": split.reason, "train": split.of(TRAIN), "held_out": split.of(HELD_OUT)},
-        "execution": {lab: {"mode": p.mode, "horizon": p.horizon, "note": p.note} for lab, p in evaluation.plans.items()},
+        "execution": {
+            lab: {"mode": p.mode, "horizon": p.horizon, "note": p.note} for lab, p in evaluation.plans.items()
+        },
         "error_over_range": over,
         "joints": {lab: {side: [_plain(s) for s in found] for side, found in scores[lab].items()} for lab in complete},
         "grippers": {
             side: [
                 {
                     "name": g.name, "recorded": len(g.recorded), "predicted": len(g.predicted), "missed": g.missed,
-                    "extra": g.extra, "timing_error_frames": g.timing_error_frames, "timing_error_ms": g.timing_error_ms,
+                    "extra": g.extra, "timing_error_frames": g.timing_error_frames,
+                    "timing_error_ms": g.timing_error_ms,
                 }
                 for g in found
             ]

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-
 from rig.servos import JOINTS
 
 NAMES = [f"{joint}.pos" for joint in JOINTS]
