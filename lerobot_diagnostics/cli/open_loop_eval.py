@@ -105,7 +105,7 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
         return load_policy(ref, device=cfg.device, rename_map=cfg.rename_map, overrides=overrides)
 
     loaded = load(refs[-1])
-    stats = stats_findings(loaded, recording, split.of(TRAIN), limit=200)
+    stats = stats_findings(loaded, recording, trained_on=same, limit=200)
     output_dir = prepare_output_dir(cfg.output_dir, COMMAND)
     with _progress() as progress:
         evaluation = evaluate(

@@ -67,8 +67,11 @@ def ablation_findings(ablation: Ablation | None) -> list[Finding]:
     )
 
 
-def stats_findings(loaded: LoadedPolicy, recording: Recording, train: Sequence[int], limit: int) -> list[Finding]:
-    """STATS_MISSING always; STATS_STALE where all training episodes are few enough to be read again."""
+def stats_findings(loaded: LoadedPolicy, recording: Recording, *, trained_on: bool, limit: int) -> list[Finding]:
+    """STATS_MISSING always; STATS_STALE where this is the training data set and has at most ``limit`` episodes.
+
+    Training normalizes by the whole data set's ``meta/stats.json``, whichever episodes it is given or holds out.
+    """
     steps = [*loaded.preprocessor.steps, *loaded.postprocessor.steps]
     stats: dict[str, dict[str, Any]] = {}
     for step in steps:
@@ -82,8 +85,8 @@ def stats_findings(loaded: LoadedPolicy, recording: Recording, train: Sequence[i
     features = {**(config.input_features or {}), **(config.output_features or {})}
     modes = {key: norm.get(str(getattr(f.type, "value", f.type)), "IDENTITY") for key, f in features.items()}
     data: dict[str, Any] = {}
-    if train and len(train) <= limit:
-        episodes = [recording.episode(index) for index in train]
+    if trained_on and recording.total_episodes <= limit:
+        episodes = [recording.episode(index) for index in recording.episode_indices]
         back = {loaded.rename_map.get(key, key): key for key in recording.features}
         for key in modes:
             own = back.get(key)
@@ -295,7 +298,9 @@ def _verdict(
         first = by_severity(failed)[0]
         causes = {f.cause for f in failed}
         cause = first.cause if len(causes) == 1 else Cause.MODEL if Cause.MODEL in causes else first.cause
-        return Verdict(cause, f"{label}: {first.summary} Error: {figures}.", [f.code for f in failed], cannot)
+        return Verdict(
+            cause, f"{label}: {first.summary} Error: {figures}.", list(dict.fromkeys(f.code for f in failed)), cannot
+        )
     if not all(np.isfinite(value) for value in over.values()):
         return Verdict("undecided", f"{label}: some errors could not be computed. Error: {figures}.", (), cannot)
     return Verdict(
