@@ -13,7 +13,7 @@ CAMERA = "observation.images.front"
 
 
 def save_checkpoint(model, dataset_root, horizon=5):
-    """A tiny random ACT with processors and train_config.json that names the data set (one of four episodes held out)."""
+    """A tiny random ACT with processors, and train_config.json that names the data set (one of four held out)."""
     from lerobot.configs import FeatureType, PolicyFeature
     from lerobot.policies.factory import get_policy_class, make_policy_config, make_pre_post_processors
 
