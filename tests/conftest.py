@@ -23,3 +23,14 @@ def recordings() -> Path:
     folder = Path(os.environ[DATA])
     assert folder.is_dir(), f"{DATA}={folder} is no folder"
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests on the servo rig two more tries.
+
+    LeRobot waits a few milliseconds for a servo's answer; the stand-in is a thread, which a loaded machine may not run
+    in time (seen with both cores busy installing: 2 failures of 17, none on a quiet machine).
+    """
+    for item in items:
+        if item.path.name.startswith(("test_rig_", "test_sim_stock")):
+            item.add_marker(pytest.mark.flaky(reruns=2))
