@@ -18,7 +18,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -86,9 +85,6 @@ def phase(name: str) -> Iterator[None]:
 
 def judge_policy(dataset: Path, checkpoint: Path, output_dir: Path) -> int:
     """Run ``lerobot-open-loop-eval`` as a user would."""
-    if not find_spec("lerobot_diagnostics.cli.open_loop_eval"):
-        print("lerobot-open-loop-eval: not part of this version")
-        return 0
     if (output_dir / "report.json").exists():  # this demonstration's own, from the run before
         shutil.rmtree(output_dir)
     with phase("lerobot-open-loop-eval"):
@@ -104,9 +100,6 @@ def judge_policy(dataset: Path, checkpoint: Path, output_dir: Path) -> int:
 
 def judge_cameras(dataset: Path, fault: str, output_dir: Path) -> int:
     """Drive the broken setup to where the recordings start and compare the cameras there."""
-    if not find_spec("lerobot_diagnostics.vision") or not find_spec("lerobot_diagnostics.report"):
-        print("camera comparison: not part of this version")
-        return 0
     from lerobot_diagnostics.report import print_report, write_report
     from lerobot_diagnostics.vision import Comparer, ReferenceViews, background_of, compare_workspace
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.openloop.checkpoint import CheckpointRef, LoadedPolicy
+from lerobot_diagnostics.openloop.checkpoint import WEIGHTS, CheckpointRef, LoadedPolicy
 from lerobot_diagnostics.openloop.predict import (
     PROVEN_TYPES,
     ExecutionPlan,
@@ -262,7 +262,7 @@ def evaluate(
 
 def weight_bytes(ref: CheckpointRef) -> int:
     """Size of a checkpoint's weights on disk."""
-    paths = [ref.file(name) for name in ("model.safetensors", "adapter_model.safetensors")]
+    paths = [ref.file(name) for name in WEIGHTS]
     return sum(path.stat().st_size for path in paths if path is not None)
 
 
