@@ -1,3 +1,4 @@
+import av
 import cv2
 import numpy as np
 import pytest
@@ -38,8 +39,14 @@ def background() -> Background:
 
 @pytest.fixture(scope="module")
 def at_pose() -> list[np.ndarray]:
-    """The start pose in three episodes; the cube begins elsewhere in each."""
-    return [noisy(with_arm(scene(cube), POSE), 50 + k) for k, cube in enumerate([(240, 90), (200, 60), (230, 130)])]
+    """The start pose in three episodes, the cube always in its place."""
+    return [noisy(with_arm(scene(), POSE), 50 + k) for k in range(3)]
+
+
+@pytest.fixture(scope="module")
+def spread() -> list[np.ndarray]:
+    """The start pose in five episodes; the cube begins 4 px further right and 3 px further down in each."""
+    return [noisy(with_arm(scene((232 + 4 * k, 84 + 3 * k)), POSE), 50 + k) for k in range(5)]
 
 
 def judged(live: np.ndarray, at_pose: list[np.ndarray], background: Background) -> dict[str, list[Finding]]:
@@ -125,6 +132,45 @@ def test_object_gone_is_said_without_a_distance(at_pose: list[np.ndarray], backg
     assert finding.status is Status.WARN
     assert "gone" in finding.summary
     assert (finding.evidence["x_px"], finding.evidence["y_px"]) == pytest.approx((247, 97), abs=4)
+
+
+def test_a_cube_among_its_recorded_places_has_not_moved(spread: list[np.ndarray], background: Background) -> None:
+    assert statuses(judged(noisy(with_arm(scene((243, 86)), POSE), 99), spread, background)) == UNMOVED
+
+
+def test_a_cube_beyond_its_recorded_places_has_moved(spread: list[np.ndarray], background: Background) -> None:
+    found = judged(noisy(with_arm(scene((275, 120)), POSE), 99), spread, background)
+    assert statuses(found) == {**UNMOVED, "OBJECT_MOVED": "warn"}
+    assert any(f.evidence["shift_px"] == pytest.approx(np.hypot(43, 36), abs=2) for f in found["OBJECT_MOVED"])
+
+
+def test_a_thing_in_another_shade_is_no_other_thing(at_pose: list[np.ndarray], background: Background) -> None:
+    live = with_arm(scene(), POSE)
+    live[110:147, 60:111] = np.clip(live[110:147, 60:111] * 0.75, 0, 255)
+    assert statuses(judged(noisy(live, 99), at_pose, background)) == UNMOVED
+
+
+def test_colours_that_video_shares_among_pixels_move_nothing(at_pose: list[np.ndarray]) -> None:
+    def blue(picture: np.ndarray) -> np.ndarray:
+        result = picture.copy()
+        for row in range(151, 190, 4):  # stripes across the pairs of rows that share a colour
+            result[row : row + 2, 201:250] = (50, 104, 221)
+        return result
+
+    def decoded(picture: np.ndarray) -> np.ndarray:
+        """In the pixel format of LeRobot's videos, without any other loss."""
+        frame = av.VideoFrame.from_ndarray(blue(picture), format="rgb24")
+        return frame.reformat(format="yuv420p").to_ndarray(format="rgb24")
+
+    recorded = background_of([decoded(noisy(with_arm(scene(), -60 + 11 * k), k)) for k in range(12)])
+    live = blue(noisy(with_arm(scene(), POSE), 99))
+    assert statuses(judged(live, [decoded(picture) for picture in at_pose], recorded)) == UNMOVED
+
+
+def test_an_arm_displaced_in_parts_is_a_joint(at_pose: list[np.ndarray], background: Background) -> None:
+    found = judged(noisy(with_arm(scene(), POSE + 30), 99), at_pose, background)
+    assert statuses(found) == {"MOVED": "pass", "OBJECT_MOVED": "pass", "JOINT_OFFSET": "warn"}
+    assert found["JOINT_OFFSET"][0].cause == "calibration"
 
 
 def test_another_place_says_unknown(at_pose: list[np.ndarray], background: Background) -> None:
