@@ -79,7 +79,7 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
     from lerobot_diagnostics.openloop.evaluate import ablate_pictures, evaluate
     from lerobot_diagnostics.openloop.pictures import draw
     from lerobot_diagnostics.openloop.scores import read_baselines
-    from lerobot_diagnostics.openloop.split import HELD_OUT, NOT_GIVEN, TRAIN, derive_split, training_data
+    from lerobot_diagnostics.openloop.split import HELD_OUT, TRAIN, UNSEEN, derive_split, training_data
     from lerobot_diagnostics.openloop.summary import stats_findings, summarize
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
@@ -96,7 +96,7 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
     asked = [e for e in given if e in recording.episode_indices] if same and training and training.eval_split else []
     first_task = {e: recording.episode(e).task for e in asked}
     split = derive_split(training, same_dataset=same, episodes=recording.episode_indices, first_task=first_task)
-    episodes = _choose(cfg, split.sides, (TRAIN, HELD_OUT, NOT_GIVEN))
+    episodes = _choose(cfg, split.sides, (TRAIN, HELD_OUT, UNSEEN))
     for index in episodes:
         recording.episode(index)  # says which exist, before anything is made
     baselines = read_baselines(recording, split.of(TRAIN), episodes)
@@ -178,7 +178,7 @@ def _open(args: DatasetArgs, training: TrainingData | None, checkpoint: Path | N
 
 
 def _choose(cfg: OpenLoopEvalConfig, sides: Any, order: tuple[str, ...]) -> list[int]:
-    """Episodes to evaluate: those asked for, else some of each side (not given to training: only without held-out)."""
+    """Episodes to evaluate: those asked for, else some of each side (unseen ones only without held-out ones)."""
     from lerobot_diagnostics.openloop.scores import spread
 
     known = sorted(sides)

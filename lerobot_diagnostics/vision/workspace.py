@@ -456,7 +456,8 @@ def _findings(camera: str, motion: Registration, changes: Sequence[Change], widt
             else:
                 text = f"{camera}: an object {where} has moved {size:.1f} px {direction(c.dx_px, c.dy_px)}"
                 fix = f"Move it {size:.0f} px {direction(-c.dx_px, -c.dy_px)} in {camera}'s view."
-            details = {"x_px": c.x_px, "y_px": c.y_px, "dx_px": c.dx_px, "dy_px": c.dy_px, "shift_px": size}
-            details |= {"area_px": c.area_px, "confidence": c.confidence}
+            details = {"x_px": c.x_px, "y_px": c.y_px, "area_px": c.area_px}
+            if known:
+                details |= {"dx_px": c.dx_px, "dy_px": c.dy_px, "shift_px": size, "confidence": c.confidence}
             findings.append(Finding(code, Status.WARN, cause, camera, text, details, fix))
     return findings
