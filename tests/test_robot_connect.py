@@ -13,18 +13,18 @@ from lerobot.robots.so_follower import SO101FollowerConfig
 from rig import Faults, ServoRig
 
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.robot import Arm, CalibrationDiffersError, connected
+from lerobot_diagnostics.robot import Arm, CalibrationDiffersError, connected, make_robot
 from lerobot_diagnostics.robot.connect import port_error
 
 
-def config(rig, folder, **settings):
-    return SO101FollowerConfig(port=rig.port, id="rig", calibration_dir=folder, **settings)
+def robot_at(rig, folder, **settings):
+    return make_robot(SO101FollowerConfig(port=rig.port, id="rig", calibration_dir=folder, **settings))
 
 
 def test_connects_and_lets_go_as_lerobot_does(tmp_path):
     with ServoRig() as rig:
         rig.save_calibration(tmp_path)
-        with connected(config(rig, tmp_path)) as robot:
+        with connected(robot_at(rig, tmp_path)) as robot:
             arm = Arm(robot)
             assert arm.read().joints["elbow_flex.pos"] == pytest.approx(92, abs=0.1)
             assert arm.loads()["elbow_flex.pos"] == 0.0
@@ -37,7 +37,7 @@ def test_connects_and_lets_go_as_lerobot_does(tmp_path):
 def test_torque_stays_where_the_user_says_so(tmp_path):
     with ServoRig() as rig:
         rig.save_calibration(tmp_path)
-        with connected(config(rig, tmp_path, disable_torque_on_disconnect=False)):
+        with connected(robot_at(rig, tmp_path, disable_torque_on_disconnect=False)):
             pass
         assert all(servo.get("Torque_Enable") for servo in rig.bank.servos.values())
 
@@ -48,7 +48,7 @@ def test_a_calibration_that_differs_is_refused_with_both_tables_and_nothing_writ
         content = json.loads(path.read_text())
         content["elbow_flex"]["homing_offset"] += 100
         path.write_text(json.dumps(content))
-        with pytest.raises(CalibrationDiffersError, match="elbow_flex") as refusal, connected(config(rig, tmp_path)):
+        with pytest.raises(CalibrationDiffersError, match="elbow_flex") as refusal, connected(robot_at(rig, tmp_path)):
             pass
         assert ["elbow_flex", "homing_offset", 1077, 977] in refusal.value.table.rows
         assert rig.bank.log == []
@@ -60,7 +60,7 @@ def test_no_calibration_file_names_the_old_one(tmp_path):
     with (
         ServoRig() as rig,
         pytest.raises(CalibrationDiffersError, match="so101_follower"),
-        connected(config(rig, tmp_path / "so_follower")),
+        connected(robot_at(rig, tmp_path / "so_follower")),
     ):
         pass
 
@@ -68,7 +68,7 @@ def test_no_calibration_file_names_the_old_one(tmp_path):
 def test_a_missing_port_says_so(tmp_path):
     ServoRig().save_calibration(tmp_path)
     rig = SimpleNamespace(port=str(tmp_path / "ttyACM9"))
-    with pytest.raises(UsageError, match=r"--robot.port=.*ttyACM9 does not exist"), connected(config(rig, tmp_path)):
+    with pytest.raises(UsageError, match=r"--robot.port=.*ttyACM9 does not exist"), connected(robot_at(rig, tmp_path)):
         pass
 
 
@@ -100,7 +100,7 @@ def test_windows_words():
 def test_a_silent_servo_is_named_and_torque_untouched(tmp_path):
     with ServoRig(Faults(silent={"gripper"})) as rig:
         rig.save_calibration(tmp_path)
-        with pytest.raises(UsageError, match=r"motors do not all answer.* 6 "), connected(config(rig, tmp_path)):
+        with pytest.raises(UsageError, match=r"motors do not all answer.* 6 "), connected(robot_at(rig, tmp_path)):
             pass
         assert rig.bank.writes("Torque_Enable") == []
 
@@ -108,7 +108,7 @@ def test_a_silent_servo_is_named_and_torque_untouched(tmp_path):
 def test_a_servo_that_dies_does_not_keep_the_others_from_being_let_go(tmp_path):
     with ServoRig() as rig:
         rig.save_calibration(tmp_path)
-        with connected(config(rig, tmp_path)):
+        with connected(robot_at(rig, tmp_path)):
             rig.bank.faults.silent.add("shoulder_pan")
         alive = [servo for servo in rig.bank.servos.values() if servo.joint != "shoulder_pan"]
         assert not any(servo.get("Torque_Enable") for servo in alive)
@@ -117,7 +117,7 @@ def test_a_servo_that_dies_does_not_keep_the_others_from_being_let_go(tmp_path):
 def test_packets_that_lerobot_tries_again_are_counted(tmp_path):
     with ServoRig() as rig:
         rig.save_calibration(tmp_path)
-        with connected(config(rig, tmp_path)) as robot:
+        with connected(robot_at(rig, tmp_path)) as robot:
             arm = Arm(robot)
             with arm.counting_packets():
                 arm.read()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +30,34 @@ class CalibrationDiffersError(UsageError):
         self.table = table
 
 
+def make_robot(config: RobotConfig) -> Any:
+    """The robot of ``--robot.*``, not connected: it knows its keys, and its calibration where there is a file.
+
+    Raises:
+        UsageError: A driver is missing, or the flags do not fit the robot.
+    """
+    try:
+        return make_robot_from_config(config)
+    except ImportError as error:
+        name = error.name or str(error)
+        raise UsageError(f"--robot.type={config.type} needs {name}.", "Install its extra of lerobot.") from error
+    except ValueError as error:
+        raise UsageError(f"--robot.type={config.type}: {error}", "Check the --robot.* flags.") from error
+
+
 @contextlib.contextmanager
-def connected(config: RobotConfig, make: Callable[[RobotConfig], Any] = make_robot_from_config) -> Iterator[Any]:
-    """A connected robot; disconnected at the end, its torque left as ``disable_torque_on_disconnect`` says.
+def connected(robot: Any) -> Iterator[Any]:
+    """Connect a robot; disconnected at the end, its torque left as ``disable_torque_on_disconnect`` says.
 
     Connecting an SO arm drops torque for a moment: warn the user first ("support the arm"), and again before the end.
 
     Args:
-        config: ``--robot.*``.
-        make: Makes the robot; LeRobot's factory.
+        robot: From :func:`make_robot`.
 
     Raises:
         CalibrationDiffersError: File and motors differ (LeRobot would ask on stdin).
-        UsageError: The port is missing, forbidden or busy, a motor or camera does not answer, a driver is missing.
+        UsageError: The port is missing, forbidden or busy, or a motor or camera does not answer.
     """
-    try:
-        robot = make(config)
-    except ImportError as error:
-        raise UsageError(
-            f"--robot.type={config.type} needs {error.name or error}.", "Install its extra of lerobot."
-        ) from error
-    except ValueError as error:
-        raise UsageError(f"--robot.type={config.type}: {error}", "Check the --robot.* flags.") from error
     _refuse_calibration(robot)
     try:
         robot.connect()
