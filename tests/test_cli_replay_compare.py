@@ -1,19 +1,14 @@
 """The command as the user runs it: LeRobot's stock follower on the servo rig, and what reaches the wire."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import threading
-import time
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pty", reason="the rig needs a pseudo-terminal")
 
-from rig import JOINTS, Faults, FramePublisher, ServoRig, stock
+from rig import JOINTS, Faults, ServoRig, stock
 from rig.servos import CALIBRATION, REST, to_ticks, to_units
 
 from lerobot_diagnostics.cli.replay_compare import ReplayCompareConfig, main, replay_compare

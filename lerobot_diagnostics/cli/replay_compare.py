@@ -85,9 +85,9 @@ class ReplayCompareConfig:
     miss: str = ""
     # Open Rerun with live and recorded views and joint curves (an .rrd file without a display).
     display_data: bool = False
-    # Also show the live view over the recorded one, and their difference.
+    # Also show the recorded view over the live one, and their difference.
     overlay: bool = True
-    # Share of the live picture in the overlay.
+    # Opacity of the recorded picture over the live one.
     overlay_alpha: float = 0.5
     # Write what Rerun shows to an .rrd file in the output folder.
     save_rrd: bool = False

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lerobot_diagnostics.replay.pictures import Image8, difference, overlay, triptych
+from lerobot_diagnostics.align.overlay import difference, overlay
+from lerobot_diagnostics.replay.pictures import Image8, triptych
 from lerobot_diagnostics.replay.pump import Moment
 from lerobot_diagnostics.report.rerun_log import JPEG_QUALITY, PREDICTED_RGB, RECORDED_RGB, RerunLog
 from lerobot_diagnostics.report.write import atomic_file
@@ -23,7 +24,7 @@ class Mp4:
 
     Args:
         path: The file; written whole or not at all.
-        alpha: Share of the live picture in the overlay.
+        alpha: Opacity of the recorded picture over the live one.
     """
 
     def __init__(self, path: Path, alpha: float) -> None:
@@ -97,7 +98,7 @@ class Viewer(RerunLog):
         units: Their units.
         cameras: Live cameras.
         display, save: As for :class:`~lerobot_diagnostics.report.rerun_log.RerunLog`.
-        alpha: Share of the live picture in the overlay; None shows no overlay and no difference.
+        alpha: Opacity of the recorded picture over the live one; None shows no overlay and no difference.
     """
 
     MEASURE_EVERY = 15
