@@ -1,14 +1,18 @@
 """The command as the user runs it: LeRobot's stock follower on the servo rig, and what reaches the wire."""
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pty", reason="the rig needs a pseudo-terminal")
 
-from rig import JOINTS, Faults, ServoRig, stock
+from rig import JOINTS, Faults, FramePublisher, ServoRig, stock
 from rig.servos import CALIBRATION, REST, to_ticks, to_units
 
 from lerobot_diagnostics.cli.replay_compare import ReplayCompareConfig, main, replay_compare
@@ -170,6 +174,67 @@ def test_an_arm_that_does_not_arrive_is_not_played(tmp_path, data):
         assert run(*command(rig, tmp_path, data)) == 1
     jump = [f for f in report(tmp_path)["findings"] if f["code"] == "START_JUMP" and f["status"] == "fail"]
     assert jump[0]["subject"] == "shoulder_pan.pos" and "12" in jump[0]["summary"]
+
+
+@pytest.mark.parametrize(
+    ("number", "after_goals", "code"), [(signal.SIGINT, 3, 130), (signal.SIGINT, 33, 130), (signal.SIGTERM, 50, 143)]
+)
+def test_a_signal_ends_it_within_a_tenth_of_a_second_and_the_report_is_written(tmp_path, number, after_goals, code):
+    root = stock.dataset(tmp_path / "data", motion(100), fps=50)
+    sent = []
+
+    def kill():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), number)
+
+    def soon(goals):
+        if goals == after_goals:
+            threading.Timer(0.007, kill).start()  # in the middle of a period
+
+    before = signal.getsignal(number)
+    with ServoRig(start={**motion()[0], "shoulder_pan": -20.0}, on_goal=soon) as rig:
+        assert run(*command(rig, tmp_path, root)) == code
+        goals = rig.bank.writes("Goal_Position")
+    assert after_goals <= len(goals) < after_goals + 10
+    assert goals[-1].time_s - sent[0] <= 0.1
+    content = report(tmp_path)
+    assert content["results"]["attempts"][0]["ended"] == "stopped"
+    assert signal.getsignal(number) is before
+
+
+def test_a_dead_camera_ends_it_and_is_named(tmp_path):
+    root = stock.dataset(tmp_path / "data", motion(200), fps=50)
+    picture = np.full((48, 64, 3), 90, np.uint8)
+    died = []
+    with (
+        FramePublisher(lambda _s: {} if died else {"front": picture}) as publisher,
+        ServoRig(start=motion()[0], on_goal=lambda n: n == 20 and died.append(time.monotonic())) as rig,
+    ):
+        camera = f"--robot.cameras={{front: {publisher.config('front', 48, 64)}}}"
+        assert run(*command(rig, tmp_path, root, camera)) == 1
+        last = rig.bank.writes("Goal_Position")[-1].time_s
+    # LeRobot's zmq camera calls a picture too old after 1 s; the newest may have come just before it died
+    assert 0.8 < last - died[0] <= 1.0 + 0.1
+    content = report(tmp_path)
+    assert finding(content, "DEAD")["status"] == "fail" and content["verdict"]["cause"] == "cameras"
+
+
+def test_a_missing_port_is_said(tmp_path, data, capsys):
+    with ServoRig() as rig:
+        argv = command(rig, tmp_path, data, "--robot.port=/dev/no-such-port")
+        assert run(*argv) == 2
+    assert "--robot.port=/dev/no-such-port does not exist" in capsys.readouterr().err
+
+
+def test_attempts_are_compared_with_each_other(tmp_path, data):
+    with ServoRig(start=motion()[0]) as rig:
+        flags = ["--repeat=2", "--outcome=missed", "--miss=20 left", "--dataset.episodes=[0]"]
+        assert run(*command(rig, tmp_path, data, *flags)) == 0
+    content = report(tmp_path)
+    assert [a["attempt"] for a in content["results"]["attempts"]] == [1, 2]
+    table = next(table for table in content["tables"] if table["title"] == "Attempts")
+    assert [row[3:6] for row in table["rows"]] == [["missed", 0.0, 20.0]] * 2
+    assert "alike from every start" in content["verdict"]["summary"]
 
 
 def test_percent_data_on_a_degrees_robot_are_refused_with_the_flag(tmp_path):
