@@ -1,4 +1,4 @@
-"""Stock ``lerobot-rollout --strategy.type=align`` in a process of its own, with a keyboard: for tests on the rig and sim."""
+"""Stock ``lerobot-rollout --strategy.type=align`` in a process of its own, with a keyboard."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The seam for LeRobot 0.6.1, whose ``create_strategy`` is a closed list.
 
-A LeRobot whose strategy configs say what they need (``dataset_mode``) finds ``<Name>`` beside ``<Name>Config`` by itself.
+A LeRobot whose strategy configs say what they need (``dataset_mode``) finds ``<Name>`` beside ``<Name>Config``.
 """
 
 from __future__ import annotations

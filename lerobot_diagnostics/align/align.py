@@ -15,12 +15,13 @@ from lerobot.rollout.strategies.base import BaseStrategy
 from lerobot.utils.utils import log_say
 from rich.console import Console
 
+from lerobot_diagnostics.align.approach import Approach, confirmed, finding
 from lerobot_diagnostics.align.background import unless_stopped
 from lerobot_diagnostics.align.config_align import AlignStrategyConfig
 from lerobot_diagnostics.align.handover import CheckedStart, StartJumpError
 from lerobot_diagnostics.align.loop import Ending, Outcome, Settings, align
 from lerobot_diagnostics.align.measure import Meter, Worker
-from lerobot_diagnostics.align.recorded import open_reference, plainly
+from lerobot_diagnostics.align.recorded import in_strategy_terms, open_reference, plainly
 from lerobot_diagnostics.align.reference import StartViews, pair_cameras
 from lerobot_diagnostics.align.rerun_view import RerunView
 from lerobot_diagnostics.align.session import Session
@@ -29,6 +30,7 @@ from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Status
 from lerobot_diagnostics.report.write import prepare_output_dir
 from lerobot_diagnostics.robot import Arm, ArmLostError, CameraLostError, Keys, Pacer, Reading, open_keys
+from lerobot_diagnostics.robot.move import End
 from lerobot_diagnostics.vision import Background
 
 logger = logging.getLogger(__name__)
@@ -101,7 +103,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
                 command="lerobot-rollout",
                 inputs={
                     "strategy": dataclasses.asdict(config),
-                    "reference": recording.label,
+                    "reference": in_strategy_terms(recording.label),
                     "cameras": cameras,
                     "policy.path": str(cfg.policy.pretrained_path),
                     "robot.type": cfg.robot.type,
@@ -109,7 +111,9 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
                 tolerance=config.tolerance,
                 strict=config.strict,
             )
-        logger.info("Align strategy ready: %s, episode %d", recording.label, config.reference.episode)
+        logger.info(
+            "Align strategy ready: %s, episode %d", in_strategy_terms(recording.label), config.reference.episode
+        )
 
     def run(self, ctx: RolloutContext) -> None:
         """Look, move to the start if asked, align, and hand over.
@@ -138,9 +142,9 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             self._console.print("quit: nothing was started")
             raise SystemExit(REFUSED)
         if not outcome.aligned:
-            for finding in self._session.findings():
-                if finding.status in (Status.WARN, Status.FAIL, Status.UNKNOWN):
-                    self._console.print(f"{finding.status}: {finding.summary} {finding.fix}".rstrip(), soft_wrap=True)
+            for found in self._session.findings():
+                if found.status in (Status.WARN, Status.FAIL, Status.UNKNOWN):
+                    self._console.print(f"{found.status}: {found.summary}. {found.fix}".rstrip(), soft_wrap=True)
             if self.config.strict:
                 self._console.print("not started: out of tolerance (--strategy.strict=true)")
                 raise SystemExit(REFUSED)
@@ -189,10 +193,36 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
         """Print what is wrong with the cameras; stop at what aligning cannot mend."""
         assert self._session is not None
         wrong = [f for f in checks if f.status in (Status.FAIL, Status.WARN, Status.UNKNOWN)]
-        for finding in wrong:
-            self._console.print(f"{finding.status}: {finding.summary}. {finding.fix}".rstrip(), soft_wrap=True)
+        for found in wrong:
+            self._console.print(f"{found.status}: {found.summary}. {found.fix}".rstrip(), soft_wrap=True)
         if any(f.status is Status.FAIL and f.code in BLOCKING for f in wrong):
             self._console.print("not started: these are not the recorded pictures, whatever their names say")
+            raise SystemExit(REFUSED)
+
+    def _go_to_start(self, known: _Known, keys: Keys, stopped: Callable[[], bool]) -> None:
+        """Show, ask, move.
+
+        Raises:
+            SystemExit: 1 not confirmed or not arrived, 130 interrupted.
+        """
+        assert self._session is not None
+        approach = Approach(self._arm, known.starts, self.config.reference.episode, self.config.start_speed)
+        self._session.checks.append(approach.units)
+        approach.show(self._read().joints, self._console)
+        if not self.config.yes:
+            self._console.print("ENTER: move the arm   any other key: quit")
+            if not confirmed(keys, stopped, time.sleep):
+                raise SystemExit(INTERRUPTED if stopped() else REFUSED)
+        try:
+            ending = approach.go(stopped)
+        finally:
+            self._moved = bool(self._arm.log)
+        if ending.end is End.STOPPED:
+            raise SystemExit(INTERRUPTED)
+        failed = finding(ending)
+        if failed is not None:
+            self._session.checks.append(failed)
+            self._console.print(f"fail: {failed.summary}. {failed.fix}", soft_wrap=True)
             raise SystemExit(REFUSED)
 
     def _align(self, known: _Known, keys: Keys, ctx: RolloutContext) -> Outcome:
