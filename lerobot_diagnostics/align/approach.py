@@ -80,7 +80,10 @@ class Approach:
         Raises:
             UsageError: No way there keeps the tool above its lowest recorded height; nothing was sent.
         """
-        return Mover(self._arm, stopped=stopped).ease_to(self.goal, self._recorded, self._speed)
+        try:
+            return Mover(self._arm, stopped=stopped).ease_to(self.goal, self._recorded, self._speed)
+        except UsageError as error:
+            raise UsageError(error.message, BY_HAND) from error
 
 
 def confirmed(keys: Keys, stopped: Callable[[], bool], sleep: Callable[[float], None]) -> bool:
