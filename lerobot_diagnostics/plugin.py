@@ -21,8 +21,16 @@ def _register_demonstration_policy() -> None:
     import lerobot_diagnostics.sim.configuration_sim_policy  # noqa: F401  (importing it registers the type)
 
 
+def _register_camera_guard() -> None:
+    if "lerobot.processor" not in sys.modules:
+        return  # a command without processors. A guarded checkpoint names the step by class path and needs no registry
+    from lerobot_diagnostics.guard.step import register
+
+    register()
+
+
 # Each registration stands alone: one that fails must neither break a LeRobot command nor take the others with it.
-for _register in (_register_simulated_arm, _register_demonstration_policy):
+for _register in (_register_simulated_arm, _register_demonstration_policy, _register_camera_guard):
     try:
         _register()
     except Exception as error:
