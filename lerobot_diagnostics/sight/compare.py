@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding
@@ -139,12 +140,7 @@ def recorded_poses(
         episodes = np.unique(np.linspace(0, len(every) - 1, min(len(every), MOST_EPISODES)).astype(int)).tolist()
     opened = [recording.episode(index) for index in episodes]
     states = [_in_degrees(recording, np.asarray(episode.states, float)) for episode in opened]
-    speed = np.concatenate([np.abs(np.gradient(rows, axis=0)).max(axis=1) for rows in states])
-    every_state = np.concatenate(states)
-    calm = np.flatnonzero(speed <= np.quantile(speed, STILLER))
-    chosen = [] if near is None else [int(nearest_states(every_state[calm], pose)[0][0]) for pose in near]
-    chosen = list(dict.fromkeys([*chosen, *spread(every_state[calm], POOL)]))[:POOL]
-    rows = calm[chosen]
+    rows = pick(states, near)
     start = np.cumsum([0, *map(len, states)])
     owner = np.searchsorted(start, rows, side="right") - 1
     pictures: dict[str, list[Picture]] = {}
@@ -154,7 +150,21 @@ def recorded_poses(
             own = np.sort(rows[owner == number])
             seen |= dict(zip(own.tolist(), episode.frames(camera, own - start[number]), strict=True))
         pictures[camera] = [seen[int(row)] for row in rows]
-    return Poses(every_state[rows], pictures)
+    return Poses(np.concatenate(states)[rows], pictures)
+
+
+def pick(episodes: Sequence[Array], near: Array | None = None) -> NDArray[np.intp]:
+    """Rows of the concatenated states to look at: slow ones, as far apart as possible.
+
+    Args:
+        episodes: [T, 6] states each.
+        near: [K, 6] poses whose nearest are taken first.
+    """
+    speed = np.concatenate([np.abs(np.gradient(states, axis=0)).max(axis=1) for states in episodes])
+    states = np.concatenate(episodes)
+    calm = np.flatnonzero(speed <= np.quantile(speed, STILLER))
+    first = [] if near is None else [int(nearest_states(states[calm], pose)[0][0]) for pose in near]
+    return calm[list(dict.fromkeys([*first, *spread(states[calm], POOL)]))[:POOL]]
 
 
 def _in_degrees(recording: Recording, states: Array) -> Array:

@@ -121,8 +121,8 @@ class Arm:
         out[:, 0, 2], out[:, 1, 2] = -offset[:, 1], offset[:, 0]
         return out
 
-    def surface(self, per_link: int = 60) -> tuple[Array, NDArray[np.int8]]:
-        """World points [N, 3] on the moving links as placed, evenly by area, and their links [N]."""
+    def surface(self, per_mesh: int = 60) -> tuple[Array, NDArray[np.int8]]:
+        """World points [N, 3] on the moving links as placed, ``per_mesh`` vertices of each mesh, and their links."""
         points, links = [], []
         for geom in np.flatnonzero(self._link_of_geom[:-1] > 0):
             mesh = self._model.geom_dataid[geom]
@@ -130,7 +130,7 @@ class Arm:
                 continue
             start, count = self._model.mesh_vertadr[mesh], self._model.mesh_vertnum[mesh]
             vertices = self._model.mesh_vert[start : start + count]
-            chosen = vertices[np.linspace(0, count - 1, min(count, per_link)).astype(int)]
+            chosen = vertices[np.linspace(0, count - 1, min(count, per_mesh)).astype(int)]
             points.append(chosen @ self._data.geom_xmat[geom].reshape(3, 3).T + self._data.geom_xpos[geom])
             links.append(np.full(len(chosen), self._link_of_geom[geom], np.int8))
         return np.concatenate(points), np.concatenate(links)
