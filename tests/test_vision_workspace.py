@@ -6,7 +6,7 @@ from vision_scenes import relit, warped, with_arm
 
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Status
-from lerobot_diagnostics.vision import Background, background_of, compare_workspace
+from lerobot_diagnostics.vision import Background, background_of, compare_workspace, foreground
 
 POSE = -25.0
 
@@ -181,3 +181,12 @@ def test_another_place_says_unknown(at_pose: list[np.ndarray], background: Backg
 def test_too_few_frames_are_refused() -> None:
     with pytest.raises(UsageError, match="three or more"):
         background_of([scene()])
+
+
+def test_foreground_is_the_arm_in_any_light_and_nothing_on_the_empty_table(background: Background) -> None:
+    table = scene((180, 100))
+    arm = (with_arm(table, POSE) != table).any(axis=2)
+    for live in (with_arm(table, POSE), relit(with_arm(table, POSE), 0.9, 0.8, 0.7)):
+        marked = foreground(noisy(live, 7), background)
+        assert (marked & arm).sum() / (marked | (arm & background.mask)).sum() > 0.7
+    assert foreground(noisy(table, 8), background).mean() < 0.01

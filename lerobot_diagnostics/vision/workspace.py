@@ -147,6 +147,18 @@ def _relit(live: Picture, reference: Picture, mask: Mask | None) -> Picture:
     return np.asarray(np.clip(live * gains, 0, 255), np.uint8)
 
 
+def foreground(picture: Picture, background: Background) -> Mask:
+    """[H, W], where a picture shows something else than the background, whatever the light; nowhere outside its mask.
+
+    Args:
+        picture: [H, W, 3] uint8 RGB of the same view.
+        background: See :func:`background_of`.
+    """
+    lit = _relit(picture, background.picture, background.mask)
+    differs: Mask = _difference(lit, background.picture) > _tolerance(background.picture)
+    return differs if background.mask is None else differs & background.mask
+
+
 def _blobs(marked: NDArray[np.bool_], least: int) -> list[Mask]:
     """Connected regions of at least ``least`` pixels after closing pinholes, largest first."""
     cleaned = cv2.morphologyEx(marked.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
