@@ -28,6 +28,7 @@ def _register_align_strategy() -> None:
 
     _seam.install()
 
+
 def _register_camera_guard() -> None:
     if "lerobot.processor" not in sys.modules:
         return  # a command without processors. A guarded checkpoint names the step by class path and needs no registry
