@@ -4,8 +4,8 @@
 
 Both replay the same episode at 30 Hz on the servo rig (tests/rig, POSIX only). Ours has two 640×480 network cameras,
 writes what the viewer shows to an .rrd file and records an mp4; stock has neither, because lerobot-replay takes no
-network cameras and shows nothing. "bare" is ours with the cameras only. The runs alternate. How late command k is counts
-from k / 30 s after the start, the start being where the most punctual command puts it.
+network cameras and shows nothing. "bare" is ours with the cameras only. The runs alternate. How late command k is
+counts from k / 30 s after the start, the start being where the most punctual command puts it.
 """
 
 from __future__ import annotations
