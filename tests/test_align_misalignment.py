@@ -65,8 +65,9 @@ def test_base_and_objects_are_moved_back_in_words():
     shifted = Change("object", 100, 50, 12.0, -5.0, 400, 0.9)
     base = Change("arm", 300, 200, -6.0, 0.0, 9000, 0.8)
     still = Change("object", 10, 10, 1.0, 0.0, 90, 0.9)
-    gone = Change("object", 200, 80, math.nan, math.nan, 300, 0.0)
-    m = moved(changes=(shifted, base, still, gone))
+    gone = Change("object", 200, 80, math.nan, math.nan, 900, 0.0)
+    coding = Change("object", 20, 80, math.nan, math.nan, 300, 0.0)  # 0.1 % of the picture
+    m = moved(changes=(shifted, base, still, gone, coding))
     assert not m.within(BAND)
     assert [line.text for line in lines(m, BAND, 0.5)][1:] == [
         "move the object at (100, 50) 12 px ≈ 6.0 mm left and 5.0 px ≈ 2.5 mm down in the picture",
@@ -76,7 +77,7 @@ def test_base_and_objects_are_moved_back_in_words():
     codes = [(f.code, f.status) for f in findings([m], BAND, required=False)]
     assert codes.count(("OBJECT_MOVED", Status.WARN)) == 2
     assert codes.count(("BASE_MOVED", Status.WARN)) == 1
-    assert moved(changes=(still,)).within(BAND)
+    assert moved(changes=(still, coding)).within(BAND)
 
 
 def test_findings_pass_warn_or_fail():

@@ -19,6 +19,11 @@ from lerobot_diagnostics.vision.workspace import STILL_DEG, STILL_PX_OF_640, STI
 LEAST_SHOWN_PX, LEAST_SHOWN_DEG, LEAST_SHOWN_ZOOM = 0.5, 0.1, 0.002
 """Parts of a correction below these are not worth a word: the fast registration's own scatter."""
 
+LEAST_UNEXPLAINED = 0.0025
+"""Share of the picture that something new or gone must cover to count. Measured by re-encoding as JPEG what the
+reference shows (quality 75 to 95, also with exchanged channels as LeRobot's ZMQ server does): 97 % of the differences
+in 40 drawn scenes are below 0.22 %, and all but one of 20 episodes of three real recordings show none at all."""
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -95,9 +100,13 @@ class Misalignment:
         return self.light is not None and bool(_light_words(self.light, tolerance))
 
     def displaced(self, tolerance: Tolerance) -> list[Change]:
-        """Base and objects outside the band, and what was not found again."""
-        limit = tolerance.shift_for(self.width)
-        return [c for c in self.changes or () if c.confidence == 0 or math.hypot(c.dx_px, c.dy_px) > limit]
+        """Base and objects outside the band, and what is large and was not found again."""
+        limit, area = tolerance.shift_for(self.width), LEAST_UNEXPLAINED * self.width * self.height
+        return [
+            c
+            for c in self.changes or ()
+            if (math.hypot(c.dx_px, c.dy_px) > limit if c.confidence > 0 else c.area_px >= area)
+        ]
 
     def within(self, tolerance: Tolerance) -> bool:
         """Whether camera, light, base and objects are all in the target band."""

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table, Verdict
 from lerobot_diagnostics.recording.names import is_gripper, is_velocity
-from lerobot_diagnostics.replay.play import ARRIVED, End, Take
+from lerobot_diagnostics.replay.play import Take
+from lerobot_diagnostics.robot.move import ARRIVED, End
 
 Array = NDArray[np.float64]
 

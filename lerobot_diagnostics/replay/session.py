@@ -14,10 +14,11 @@ from lerobot_diagnostics.replay.desk import Desk
 from lerobot_diagnostics.replay.judge import Outcome
 from lerobot_diagnostics.replay.pictures import key_moments, sampled
 from lerobot_diagnostics.replay.plan import Plan, plan_table
-from lerobot_diagnostics.replay.play import START_STEP, End, Ending, Player, Take
+from lerobot_diagnostics.replay.play import START_STEP, Player, Take
 from lerobot_diagnostics.replay.pump import Pump
 from lerobot_diagnostics.robot.arm import Reading
 from lerobot_diagnostics.robot.kinematics import height_of
+from lerobot_diagnostics.robot.move import End, Ending
 
 Pose = Mapping[str, float]
 WAYPOINTS = 200
