@@ -170,12 +170,9 @@ class _Run:
     tables: Sequence[Table]
     folder: Path
 
-    def report(self, session: Any, pairs: Any, moments: Any) -> Report:
-        from lerobot_diagnostics.replay.summary import summarize
-        from lerobot_diagnostics.report.versions import collect_versions
-
+    def inputs(self) -> dict[str, Any]:
         cfg = self.cfg
-        inputs = {
+        return {
             "dataset": self.recording.label,
             "episodes": [plan.episode.index for plan in self.plans],
             "robot": cfg.robot.type if cfg.robot is not None else None,
@@ -185,10 +182,23 @@ class _Run:
             "dry_run": cfg.dry_run,
             "align_only": cfg.align_only,
         }
+
+    def report(self, session: Any, pairs: Any, moments: Any) -> Report:
+        from lerobot_diagnostics.replay.summary import summarize
+        from lerobot_diagnostics.report.versions import collect_versions
+
         return summarize(
-            COMMAND, session, self.checks, pairs, moments,
-            alpha=cfg.overlay_alpha, folder=self.folder, inputs=inputs, versions=collect_versions(), tables=self.tables,
-        )  # fmt: skip
+            COMMAND,
+            session,
+            self.checks,
+            pairs,
+            moments,
+            alpha=self.cfg.overlay_alpha,
+            folder=self.folder,
+            inputs=self.inputs(),
+            versions=collect_versions(),
+            tables=self.tables,
+        )
 
     def files(self, report: Report) -> list[Path]:
         from lerobot_diagnostics.report.write import write_report
@@ -198,10 +208,11 @@ class _Run:
 
 def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
     """Connect, move, let go; then judge."""
+    from lerobot_diagnostics.replay.aligning import align_report, align_views
     from lerobot_diagnostics.replay.desk import Desk
     from lerobot_diagnostics.replay.pictures import pair_cameras
     from lerobot_diagnostics.replay.play import Player
-    from lerobot_diagnostics.replay.session import plan_moments, run_session, stream
+    from lerobot_diagnostics.replay.session import plan_moments, run_session
     from lerobot_diagnostics.report.console import make_console, print_report, render_table
     from lerobot_diagnostics.robot.arm import Arm
     from lerobot_diagnostics.robot.connect import CalibrationDiffersError, connected
@@ -226,10 +237,12 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
                 moments = {plan.episode.index: plan_moments(plan, player) for plan in run.plans}
                 with _pump(run, cameras.pairs, arm) as pump:
                     if cfg.align_only:
-                        lost = stream(player, run.plans[0], desk, pump)
-                        if lost is not None:
-                            raise UsageError(f"the arm can no longer be read: {lost.detail}")
-                        return _ended(stop.name) or 0
+                        seen = align_views(
+                            player, run.plans[0], cameras.pairs, pump, keys, make_console(), attended=not cfg.yes
+                        )
+                        report = align_report(COMMAND, seen, run.checks, run.folder, run.inputs())
+                        print_report(report, run.files(report))
+                        return _ended(stop.name) or report
                     session = run_session(
                         player, run.plans, desk, pump,
                         repeat=cfg.repeat, ease_speed=cfg.ease_speed, return_to_start=cfg.return_to_start,

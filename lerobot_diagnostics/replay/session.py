@@ -159,27 +159,3 @@ def _attempt(
     take = player.play(plan, attempt=attempt, keep=sampled(plan, plan_moments(plan, player)), watch=pump)
     take.start_error = start_error
     return take
-
-
-def stream(player: Player, plan: Plan, desk: Desk, pump: Pump) -> Ending | None:
-    """``--align_only=true``: live beside the first recorded frame until ENTER or a stop. Sends nothing.
-
-    Returns:
-        Why the arm could no longer be read, None when the user ended it.
-    """
-    pump.plan(plan)
-    lost: list[Ending] = []
-
-    def look() -> Table | None:
-        reading = player.read()
-        if isinstance(reading, Ending):
-            lost.append(reading)
-            raise StopIteration
-        pump(0, reading)
-        return plan_table(plan, player.arm.joints, reading.joints)
-
-    try:
-        desk.confirm("Align the views with the recorded ones; ENTER ends.", look)
-    except StopIteration:
-        return lost[0]
-    return None
