@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import vision_scenes as scenes
 
-from lerobot_diagnostics.align.measure import SLOW_S, Meter, MotionDetector, Worker
+from lerobot_diagnostics.align.measure import HOLD_S, SLOW_S, Meter, MotionDetector, Worker
 from lerobot_diagnostics.align.misalignment import Tolerance
 from lerobot_diagnostics.align.reference import Reference
 from lerobot_diagnostics.vision import background_of
@@ -66,6 +66,15 @@ def test_the_slow_look_is_taken_once_a_second(background):
     assert soon.changes == ()
     later = m.measure("front", with_cube(start(5), 64), now=SLOW_S, still=True, at_pose=True)
     assert later.changes
+
+
+def test_an_answer_stands_until_the_next_exact_one_and_no_longer(background):
+    m = meter(background, start())
+    assert m.measure("front", scenes.warped(start(2), 3, 0), now=0.0, still=False, at_pose=True).motion.found
+    covered = np.full_like(start(), 120)
+    held = m.measure("front", covered, now=HOLD_S, still=False, at_pose=True)
+    assert held.motion.dx_px == pytest.approx(3, abs=0.3)
+    assert not m.measure("front", covered, now=HOLD_S + 0.1, still=False, at_pose=True).motion.found
 
 
 @pytest.mark.parametrize("steady", [False, None])

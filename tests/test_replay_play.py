@@ -7,8 +7,9 @@ from make_dataset import make_dataset
 
 from lerobot_diagnostics.recording import open_episode
 from lerobot_diagnostics.replay.plan import make_plan
-from lerobot_diagnostics.replay.play import End, Player
+from lerobot_diagnostics.replay.play import Player
 from lerobot_diagnostics.robot import Arm
+from lerobot_diagnostics.robot.move import End
 
 LOST = ConnectionError("no status packet")
 

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lerobot.rollout.context import RolloutContext
@@ -124,7 +125,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
         assert self._session is not None, "setup() first"
         stopped = ctx.runtime.shutdown_event.is_set
         with plainly():
-            known = self._timed("prepare_s", lambda: unless_stopped(self._prepare, stopped))
+            known = self._timed("prepare_s", lambda: unless_stopped(partial(self._prepare, self._read()), stopped))
             if known is None:
                 raise SystemExit(INTERRUPTED)
             self._session.checks += known.checks
@@ -170,9 +171,8 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
         finally:
             self._session.timings[name] = time.perf_counter() - began
 
-    def _prepare(self) -> _Known:
+    def _prepare(self, reading: Reading) -> _Known:
         """Read the recording's views and compare the live ones with them: is every camera the one recorded so?"""
-        reading = self._read()
         comparer = self._starts.comparer()
         live = {name: picture for name, picture in reading.pictures.items() if name in self._starts.cameras}
         # Geometry and light are what the loop measures.

@@ -22,6 +22,8 @@ from lerobot_diagnostics.vision.workspace import Background, Change, locate_chan
 
 SLOW_S = 1.0
 """Between two measurements that take 0.2 s or more: the exact registration, and base and objects."""
+HOLD_S = 1.5
+"""How long an answer stands when none comes after it: until the next exact one, which may be all that fits."""
 GO_THERE = "moves with the arm: it can be judged once the arm is at the recorded start (--strategy.go_to_start=true)"
 
 
@@ -53,7 +55,7 @@ class Meter:
             name: Registrar(picture, self._backgrounds[name].mask if name in self._backgrounds else None)
             for name, picture in reference.pictures.items()
         }
-        self._last: dict[str, Registration] = {}
+        self._last: dict[str, tuple[float, Registration]] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
         self._slow_at: dict[str, float] = {}
 
@@ -72,11 +74,15 @@ class Meter:
         if not at_pose and self._steady.get(camera) is not True:
             return Misalignment(camera, width, height, NO_FIT, unknown=GO_THERE)
         due = now - self._slow_at.get(camera, -math.inf) >= SLOW_S
-        motion = self._registrars[camera].fast(picture, self._last.get(camera))
-        if not motion.found and due:  # too far for the fast one
+        found_at, last = self._last.get(camera, (-math.inf, NO_FIT))
+        motion = self._registrars[camera].fast(picture, last)
+        if not motion.found and due:  # too far for the fast one, or seen from another side
             self._slow_at[camera] = now
             motion = self._registrars[camera].exact(picture)
-        self._last[camera] = motion
+        if motion.found:
+            self._last[camera] = now, motion
+        elif now - found_at <= HOLD_S:
+            motion = last
         light = estimate_lighting(picture, recorded) if motion.found else None
         background = self._backgrounds.get(camera)
         judgeable = background is not None and background.mask is not None and at_pose

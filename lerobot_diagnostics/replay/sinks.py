@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lerobot_diagnostics.align.overlay import difference, overlay
+from lerobot_diagnostics.align.overlay import difference, encode_jpeg, overlay
 from lerobot_diagnostics.replay.pictures import Image8, triptych
 from lerobot_diagnostics.replay.pump import Moment
 from lerobot_diagnostics.report.rerun_log import JPEG_QUALITY, PREDICTED_RGB, RECORDED_RGB, RerunLog
@@ -50,7 +50,7 @@ class Mp4:
         sheet = self._sheet(moment)
         if self._stream is None:
             self._stream = self._container.add_stream(
-                "libx264", rate=1000, options={"preset": "ultrafast", "crf": "23"}
+                "libx264", rate=1000, options={"preset": "ultrafast", "crf": "23", "threads": "1"}
             )
             self._stream.height, self._stream.width = sheet.shape[:2]
             self._stream.pix_fmt = "yuv420p"
@@ -162,7 +162,10 @@ class Viewer(RerunLog):
             if self._alpha is not None:
                 pictures |= {"overlay": overlay(live, recorded, self._alpha), "difference": difference(live, recorded)}
             for view, picture in pictures.items():
-                log.log(f"/{camera}/{view}", rr.Image(picture).compress(jpeg_quality=JPEG_QUALITY))
+                log.log(
+                    f"/{camera}/{view}",
+                    rr.EncodedImage(contents=encode_jpeg(picture, JPEG_QUALITY), media_type="image/jpeg"),
+                )
             if self._shown % self.MEASURE_EVERY == 0 and live.shape == recorded.shape:
                 motion = Registrar(recorded).fast(live)
                 if motion.found:
