@@ -21,6 +21,14 @@ def _register_demonstration_policy() -> None:
     import lerobot_diagnostics.sim.configuration_sim_policy  # noqa: F401  (importing it registers the type)
 
 
+def _register_align_strategy() -> None:
+    if "lerobot.rollout" not in sys.modules:
+        return  # not lerobot-rollout: importing it costs 2.8 s
+    from lerobot_diagnostics.align import _seam  # imports the config, which registers the type
+
+    _seam.install()
+
+
 def _register_camera_guard() -> None:
     if "lerobot.processor" not in sys.modules:
         return  # a command without processors. A guarded checkpoint names the step by class path and needs no registry
@@ -29,8 +37,14 @@ def _register_camera_guard() -> None:
     register()
 
 
-# Each registration stands alone: one that fails must neither break a LeRobot command nor take the others with it.
-for _register in (_register_simulated_arm, _register_demonstration_policy, _register_camera_guard):
+_REGISTRATIONS = (
+    _register_simulated_arm,
+    _register_demonstration_policy,
+    _register_align_strategy,
+    _register_camera_guard,
+)
+# Each stands alone: one that fails must neither break a LeRobot command nor take the others with it.
+for _register in _REGISTRATIONS:
     try:
         _register()
     except Exception as error:

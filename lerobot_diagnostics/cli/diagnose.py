@@ -1,0 +1,77 @@
+"""``lerobot-diagnose``: is it the model, the cameras, the calibration or the workspace? One verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lerobot.configs import PreTrainedConfig, parser
+
+from lerobot_diagnostics.cli.open_loop_eval import DatasetArgs
+from lerobot_diagnostics.cli.run import run_command
+from lerobot_diagnostics.findings import Report
+
+COMMAND = "lerobot-diagnose"
+
+
+@dataclass
+class DiagnoseConfig:
+    """Check everything the flags allow, cheapest first; nothing moves."""
+
+    # --policy.path=<checkpoint, checkpoints/ folder, or Hub id>; --policy.<setting>=<value> overrides its config.
+    policy: PreTrainedConfig | None = None
+    dataset: DatasetArgs = field(default_factory=DatasetArgs)
+    # Data set (and robot) key -> policy key, as you pass it to lerobot-rollout.
+    rename_map: dict[str, str] | None = None
+    # Torch device; by default the checkpoint's own.
+    device: str | None = None
+    # Rate of the control loop, as you pass it to lerobot-rollout.
+    fps: float | None = None
+    # New folder for report.json, report.html and pictures; by default outputs/diagnostics/<date>/<time>_diagnose.
+    output_dir: str | None = None
+
+    @classmethod
+    def __get_path_fields__(cls) -> list[str]:
+        """LeRobot's parser takes ``--policy.path`` and ``--policy.*`` out of the command line for these fields."""
+        return ["policy"]
+
+
+def run_diagnose(cfg: DiagnoseConfig) -> Report:
+    """Run the command: climb, attribute, write, print."""
+    from lerobot_diagnostics.diagnose import Inputs, diagnose
+    from lerobot_diagnostics.report.console import print_report
+    from lerobot_diagnostics.report.versions import collect_versions
+    from lerobot_diagnostics.report.write import prepare_output_dir, write_report
+
+    path = parser.get_path_arg("policy")
+    overrides = [*parser.get_yaml_overrides("policy"), *(parser.get_cli_overrides("policy") or [])]
+    data = cfg.dataset
+    shown = {
+        "policy.path": path, "policy_overrides": overrides, "dataset": data.root or data.repo_id,
+        "episodes": data.episodes, "rename_map": cfg.rename_map, "fps": cfg.fps,
+    }  # fmt: skip
+    inputs = Inputs(
+        policy_path=path,
+        policy_overrides=overrides,
+        repo_id=data.repo_id,
+        root=data.root,
+        revision=data.revision,
+        convert=data.convert,
+        episodes=data.episodes,
+        rename_map=cfg.rename_map,
+        device=cfg.device,
+        fps=cfg.fps,
+        shown={key: value for key, value in shown.items() if value not in (None, [])},
+    )
+    output_dir = prepare_output_dir(cfg.output_dir, COMMAND)
+    report = diagnose(inputs, output_dir, collect_versions())
+    print_report(report, write_report(report, output_dir))
+    return report
+
+
+def main() -> int:
+    """Entry point."""
+    return run_command(DiagnoseConfig, run_diagnose, command=COMMAND, hardware=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,28 @@
+"""A LeRobot robot as its parts: one arm is one part, a bimanual robot has two. The one place that looks inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def parts(robot: Any) -> Iterator[tuple[str, Any]]:
+    """``(prefix, part)`` of a robot: ``("", robot)`` for one arm, ``("left_", …), ("right_", …)`` for two.
+
+    LeRobot's bimanual robots hold ``left_arm`` and ``right_arm`` and put these prefixes before every key.
+    """
+    arms = [(f"{side}_", getattr(robot, f"{side}_arm", None)) for side in ("left", "right")]
+    if all(arm is not None for _, arm in arms):
+        yield from arms
+    else:
+        yield "", robot
+
+
+def bus(part: Any) -> Any | None:
+    """The motors' bus, None where the robot has none (simulated, or behind a network)."""
+    return getattr(part, "bus", None)
+
+
+def motor_name(key: str, prefix: str) -> str:
+    """``left_elbow_flex.pos`` of the part ``left_`` is its motor ``elbow_flex``."""
+    return key.removesuffix(".pos").removeprefix(prefix)

@@ -1,0 +1,47 @@
+"""Ctrl-C and SIGTERM as a flag that loops look at: nothing is torn down in the middle of a packet."""
+
+from __future__ import annotations
+
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+
+class StopSignals:
+    """While entered, the first SIGINT or SIGTERM sets :attr:`name`; a second one raises ``KeyboardInterrupt``.
+
+    Outside the main thread, where Python allows no handlers, nothing is caught.
+
+    Attributes:
+        name: ``"SIGINT"`` or ``"SIGTERM"`` once it came, else None.
+    """
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self._before: dict[int, Any] = {}
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.name is not None
+
+    def __enter__(self) -> Self:
+        import signal
+        import threading
+
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._caught)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        import signal
+
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def _caught(self, number: int, _frame: FrameType | None) -> None:
+        import signal
+
+        if self.name is not None:
+            raise KeyboardInterrupt
+        self.name = signal.Signals(number).name
