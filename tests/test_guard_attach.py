@@ -120,6 +120,13 @@ def test_a_checkpoint_that_lerobot_saves_again_keeps_its_guard(guarded, tmp_path
     assert not any(isinstance(s, CameraSwapGuard) for s in preprocessor(tmp_path).steps)
 
 
+def test_open_loop_evaluation_of_a_guarded_checkpoint_sees_every_recorded_picture(guarded):
+    from lerobot_diagnostics.openloop.checkpoint import find_checkpoints, load_policy
+
+    loaded = load_policy(find_checkpoints(str(guarded.folder))[0])
+    loaded.preprocessor(observation(front=WRIST, wrist=np.zeros_like(FRONT)))
+
+
 def test_without_the_package_a_guarded_checkpoint_fails_and_names_it(guarded):
     code = (
         "import sys; sys.modules['lerobot_diagnostics'] = None\n"

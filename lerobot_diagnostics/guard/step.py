@@ -70,6 +70,9 @@ class CameraSwapGuard(ProcessorStep):  # type: ignore[misc]
         UsageError: On an unknown code or action.
     """
 
+    judges_live_pictures = True
+    """What replays recordings through a checkpoint leaves out the steps that have this."""
+
     def __init__(
         self,
         every_s: float = 0.0,
