@@ -89,7 +89,7 @@ def saved_rename(preprocessor: Mapping[str, Any] | None) -> dict[str, str]:
 
 def _data_set(files: Files, recording: Recording) -> list[Finding]:
     asked = files.episodes if files.episodes is not None else list(recording.episode_indices)
-    episodes, findings = open_episodes(recording, spread(asked, ARRAY_EPISODES), files.trained)
+    episodes, findings = open_episodes(recording, spread(asked, ARRAY_EPISODES))
     if not episodes:
         return findings
     states = [e.states.astype(np.float64) for e in episodes]
@@ -115,11 +115,11 @@ def _data_set(files: Files, recording: Recording) -> list[Finding]:
     return findings
 
 
-def open_episodes(
-    recording: Recording, indices: Sequence[int], trained: Sequence[int] | None
-) -> tuple[list[Episode], list[Finding]]:
+def open_episodes(recording: Recording, indices: Sequence[int]) -> tuple[list[Episode], list[Finding]]:
     """Those episodes whose rows are there, and MISSING_FILES for what is not."""
-    episodes, findings, lost = [], [], {}
+    episodes: list[Episode] = []
+    findings: list[Finding] = []
+    lost: dict[str, list[int]] = {}
     for index in indices:
         try:
             episode = recording.episode(index)

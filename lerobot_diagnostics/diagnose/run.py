@@ -69,13 +69,13 @@ def diagnose(
     """
     refs = find_checkpoints(inputs.policy_path) if inputs.policy_path else []
     session, recording = _open(inputs, refs)
-    rungs = [_files_rung(inputs, refs, session, recording), _model_rung(inputs, refs, session, output_dir, versions)]
+    rungs = [_files_rung(inputs, refs, session, recording), _model_rung(inputs, session, output_dir, versions)]
     climbed = climb(rungs, say, clock)
     return summarize(climbed, inputs, versions)
 
 
 def _open(inputs: Inputs, refs: Sequence[CheckpointRef]) -> tuple[Session | None, Recording | None]:
-    named = {
+    named: dict[str, Any] = {
         "repo_id": inputs.repo_id, "root": inputs.root, "revision": inputs.revision, "convert": inputs.convert,
     }  # fmt: skip
     if refs:
@@ -112,7 +112,6 @@ def _files_rung(
 
 def _model_rung(
     inputs: Inputs,
-    refs: Sequence[CheckpointRef],
     session: Session | None,
     output_dir: Path,
     versions: Mapping[str, str],
