@@ -21,8 +21,16 @@ def _register_demonstration_policy() -> None:
     import lerobot_diagnostics.sim.configuration_sim_policy  # noqa: F401  (importing it registers the type)
 
 
+def _register_align_strategy() -> None:
+    if "lerobot.rollout" not in sys.modules:
+        return  # not lerobot-rollout: importing it costs 2.8 s
+    from lerobot_diagnostics.align import _seam  # imports the config, which registers the type
+
+    _seam.install()
+
+
 # Each registration stands alone: one that fails must neither break a LeRobot command nor take the others with it.
-for _register in (_register_simulated_arm, _register_demonstration_policy):
+for _register in (_register_simulated_arm, _register_demonstration_policy, _register_align_strategy):
     try:
         _register()
     except Exception as error:

@@ -92,6 +92,7 @@ def test_bounds_and_degrees_follow_the_calibration():
     assert RobotJoint("gripper.pos", Unit.UNKNOWN).bounds == (0, 100)
     assert RobotJoint("elbow_flex.pos", Unit.UNKNOWN).bounds == (-np.inf, np.inf)
     assert RobotJoint("elbow_flex.pos", Unit.RANGE_M100_100, RANGE).degrees(100.0) == pytest.approx(half)
+    assert RobotJoint("elbow_flex.pos", Unit.RANGE_M100_100, RANGE).from_degrees(half) == pytest.approx(100.0)
 
 
 def test_two_arms_keep_their_prefixes():

@@ -110,7 +110,7 @@ def print_report(report: Report, files: Sequence[Path] = (), console: Console | 
         console.print(Text.assemble(("PASS", STYLE[Status.PASS]), f"  looked for and not found: {codes}"))
     for table in report.tables:
         console.print()
-        console.print(_table(table, console))
+        console.print(render_table(table, console))
     if files:
         console.print()
         for path in files:
@@ -177,7 +177,8 @@ def _findings(findings: Sequence[Finding], narrow: bool) -> RichTable:
     return grid
 
 
-def _table(table: Table, console: Console) -> RenderableType:
+def render_table(table: Table, console: Console) -> RenderableType:
+    """A table for ``console``, whose width decides how it is laid out."""
     cells, numeric = format_columns(table.rows, len(table.columns))
     # Rich would rather fold a joint's name into a pillar of letters than break a heading between two words, so the
     # widths are set here: each column its longest word, then what room is left from the left to the right.

@@ -5,6 +5,7 @@ from lerobot_diagnostics.robot.connect import CalibrationDiffersError, connected
 from lerobot_diagnostics.robot.easing import ease, safe_route
 from lerobot_diagnostics.robot.joints import JointMap, joint_map, robot_joints
 from lerobot_diagnostics.robot.keys import Keys, ScriptedKeys, open_keys
+from lerobot_diagnostics.robot.move import Ending, Mover
 from lerobot_diagnostics.robot.pacing import Pacer
 from lerobot_diagnostics.robot.stall import StallMonitor
 from lerobot_diagnostics.robot.stop import StopSignals
@@ -15,8 +16,10 @@ __all__ = [
     "CalibrationDiffersError",
     "CameraLostError",
     "Command",
+    "Ending",
     "JointMap",
     "Keys",
+    "Mover",
     "Pacer",
     "Reading",
     "ScriptedKeys",

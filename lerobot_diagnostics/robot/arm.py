@@ -71,6 +71,7 @@ class Arm:
         failed_reads: Readings that failed although LeRobot tried again.
         lost_packets: Tries of LeRobot's that failed (with a bus; see :meth:`counting_packets`).
         last: The last good reading.
+        max_step: Largest change by position key.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Arm:
         self.failed_reads = 0
         self.lost_packets = 0
         self.last: Reading | None = None
-        self._max_step = {k: max_gripper_step if j.gripper else max_step for k, j in self.joints.items()}
+        self.max_step = {k: max_gripper_step if j.gripper else max_step for k, j in self.joints.items()}
         self._clock = clock
         self._failures = 0
         self._failing_since = 0.0
@@ -154,6 +155,10 @@ class Arm:
         """A pose in degrees by key (grippers 0–100), for kinematics."""
         return {key: self.joints[key].degrees(value) for key, value in pose.items() if key in self.joints}
 
+    def from_degrees(self, pose: Values) -> dict[str, float]:
+        """Inverse of :meth:`degrees`."""
+        return {key: self.joints[key].from_degrees(value) for key, value in pose.items()}
+
     # --- commanding ------------------------------------------------------------------------------------------------
 
     def send(self, goal: Values, *, speed: float = 1.0) -> dict[str, float] | None:
@@ -186,7 +191,7 @@ class Arm:
         limited = {}
         for key, joint in self.joints.items():
             low, high = joint.bounds
-            step = self._max_step[key]
+            step = self.max_step[key]
             value = min(max(float(goal[key]), low), high)
             limited[key] = min(max(value, before[key] - step), before[key] + step)
         limited |= {key: float(goal.get(key, 0.0)) * speed for key in self.velocities}

@@ -52,12 +52,20 @@ class RobotJoint:
             return -half, half
         return -np.inf, np.inf
 
-    def degrees(self, value: float) -> float:
-        """The angle that a value means. A gripper's 0–100 stays; without a calibration ±100 counts as degrees."""
+    @property
+    def _degrees_a_unit(self) -> float:
+        """A gripper's 0–100 stays; without a calibration ±100 counts as degrees."""
         if self.unit is Unit.RANGE_M100_100 and self.calibration and not self.gripper:
-            width = self.calibration["range_max"] - self.calibration["range_min"]
-            return value / 200 * width / TICKS_A_DEGREE
-        return value
+            return (self.calibration["range_max"] - self.calibration["range_min"]) / 200 / TICKS_A_DEGREE
+        return 1.0
+
+    def degrees(self, value: float) -> float:
+        """The angle that a value means."""
+        return value * self._degrees_a_unit
+
+    def from_degrees(self, angle: float) -> float:
+        """Inverse of :meth:`degrees`."""
+        return angle / self._degrees_a_unit
 
 
 def robot_joints(robot: Any) -> dict[str, RobotJoint]:

@@ -1,0 +1,1 @@
+"""Recorded actions on the live arm, compared frame by frame."""
