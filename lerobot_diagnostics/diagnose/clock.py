@@ -91,7 +91,10 @@ def judge_clock(
         found = Finding("SLOW_INFERENCE", Status.FAIL, Cause.CLOCK, "policy", summary, evidence, helps)
     elif latency.p95 > BUDGET * frame:
         pause = latency.mean - BUDGET * frame
-        summary = f"{said}, a frame {1e3 * frame:.0f} ms: the arm waits about {1e3 * max(pause, 0):.0f} ms every {chunk:.2f} s."
+        summary = (
+            f"{said}, a frame {1e3 * frame:.0f} ms: the arm waits about {1e3 * max(pause, 0):.0f} ms "
+            f"every {chunk:.2f} s."
+        )
         found = Finding("SLOW_INFERENCE", Status.WARN, Cause.CLOCK, "policy", summary, evidence, helps)
     else:
         summary = f"{said} and fits into a frame of {1e3 * frame:.0f} ms."
