@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 from lerobot.configs import PreTrainedConfig, parser
+from lerobot.robots.config import RobotConfig
 
 from lerobot_diagnostics.cli.open_loop_eval import DatasetArgs
 from lerobot_diagnostics.cli.run import run_command
@@ -20,6 +22,8 @@ class DiagnoseConfig:
     # --policy.path=<checkpoint, checkpoints/ folder, or Hub id>; --policy.<setting>=<value> overrides its config.
     policy: PreTrainedConfig | None = None
     dataset: DatasetArgs = field(default_factory=DatasetArgs)
+    # The arm, as for every LeRobot command; it is only read from.
+    robot: RobotConfig | None = None
     # Data set (and robot) key -> policy key, as you pass it to lerobot-rollout.
     rename_map: dict[str, str] | None = None
     # Torch device; by default the checkpoint's own.
@@ -41,6 +45,7 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report:
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
     from lerobot_diagnostics.report.write import prepare_output_dir, write_report
+    from lerobot_diagnostics.robot.connect import make_robot
 
     path = parser.get_path_arg("policy")
     overrides = [*parser.get_yaml_overrides("policy"), *(parser.get_cli_overrides("policy") or [])]
@@ -48,6 +53,7 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report:
     shown = {
         "policy.path": path, "policy_overrides": overrides, "dataset": data.root or data.repo_id,
         "episodes": data.episodes, "rename_map": cfg.rename_map, "fps": cfg.fps,
+        "robot.type": cfg.robot.type if cfg.robot else None,
     }  # fmt: skip
     inputs = Inputs(
         policy_path=path,
@@ -60,6 +66,8 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report:
         rename_map=cfg.rename_map,
         device=cfg.device,
         fps=cfg.fps,
+        robot=None if cfg.robot is None else make_robot(cfg.robot),
+        robot_flags=[word for word in sys.argv[1:] if word.startswith("--robot.")],
         shown={key: value for key, value in shown.items() if value not in (None, [])},
     )
     output_dir = prepare_output_dir(cfg.output_dir, COMMAND)

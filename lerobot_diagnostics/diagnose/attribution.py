@@ -106,7 +106,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         _codes("SWAPPED UNKNOWN_VIEW ROTATED MIRRORED CHANNELS"),
-        "A view that is another one, or turned, has no position, light or object to compare (vision.views stops there).",
+        "A view that is another one, or turned, has no position, light or object to compare; vision.views stops there.",
         causes=frozenset({Cause.CAMERAS}),
         explains=_codes("MOVED FRAMING LIGHTING OBJECT_MOVED BASE_MOVED"),
         same_subject=True,

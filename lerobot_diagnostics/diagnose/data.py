@@ -116,13 +116,12 @@ def _lag(measured: Following, fps: float) -> Finding:
     if measured.copied:
         what = "the recorded state of the next frame" if measured.lag else "the recorded state of the same frame"
         summary = f"action is {what} to the last digit: relabelled states, not the targets a leader gave."
-        evidence = {"lag_frames": measured.lag}
         fix = "On the robot such a policy asks for where it would be anyway: expect slower, weaker motion under load."
-        return _data("LAG", Status.INFO, "action", summary, evidence, fix)
+        return _data("LAG", Status.INFO, "action", summary, {"lag_frames": measured.lag}, fix)
     if measured.lag is None:
         return _data("LAG", Status.INFO, "action", "The states do not follow the actions as targets: no delay to tell.")
     lag = measured.lag
-    evidence = {"lag_frames": lag, "lag_ms": 1000 * lag / fps}
+    evidence: dict[str, Any] = {"lag_frames": lag, "lag_ms": 1000 * lag / fps}
     if lag < 0:
         summary = (
             f"The states run ahead of the actions by {-lag} frames ({-1000 * lag / fps:.0f} ms): rows are misaligned."
@@ -140,7 +139,7 @@ def _is_inverted(pairs: Sequence[Pair], measured: Following, j: int) -> bool:
         return True
     a = np.concatenate([p.actions[:, j] for p in pairs])
     s = np.concatenate([p.states[:, j] for p in pairs])
-    percent = -5 <= np.nanmin([a.min(), s.min()]) and np.nanmax([a.max(), s.max()]) <= 105 and np.ptp([a, s]) > 20
+    percent = np.nanmin([a, s]) >= -5 and np.nanmax([a, s]) <= 105 and np.ptp([a, s]) > 20
     # An action near 50 says nothing. Something held leaves the state between closed and open, never at 100 − action.
     return bool(percent and np.nanmedian(np.abs(s - (100 - a))) < 5 and np.nanmedian(np.abs(s - a)) > 20)
 

@@ -162,8 +162,8 @@ def judge_inputs(policy: Side, other: Side, rename: Mapping[str, str], policy_ty
         elif given is not None and given != size:
             summary = f"{key} has {size} values in the policy and {given} in the {other.name}."
             fix = "Choose the data set or robot it was trained with."
-            evidence = {"policy": size, other.name: given}
-            found.append(_finding("NAMES_MISMATCH", Status.FAIL, Cause.CONFIG, key, summary, evidence, fix))
+            sizes = {"policy": size, other.name: given}
+            found.append(_finding("NAMES_MISMATCH", Status.FAIL, Cause.CONFIG, key, summary, sizes, fix))
     return found
 
 

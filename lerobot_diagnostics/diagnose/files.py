@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lerobot_diagnostics.diagnose import data, features, recorded
 from lerobot_diagnostics.diagnose.following import Pair
@@ -18,7 +19,9 @@ from lerobot_diagnostics.openloop.checks import judge_stationary_prefix
 from lerobot_diagnostics.openloop.scores import spread, states_as_actions
 from lerobot_diagnostics.recording import Episode, Recording
 from lerobot_diagnostics.recording.dataset import spans
+from lerobot_diagnostics.recording.names import match
 from lerobot_diagnostics.robot.calibration import Limits
+from lerobot_diagnostics.robot.joints import RobotJoint, check_units
 
 PICTURE_EPISODES = 12
 """Episodes whose pictures are looked at, evenly spread: 60 seeks a camera, seconds rather than minutes."""
@@ -38,6 +41,7 @@ class Files:
         trained: Episodes that training was given, where known.
         same: Whether ``recording`` is the training data set.
         robot: The robot's features, if one was named.
+        joints: The robot's position keys.
         calibration: Its calibration, as on file.
         rename_map: ``--rename_map``; None where none was given.
         fps: ``--fps``, the rollout's rate, where given.
@@ -49,6 +53,7 @@ class Files:
     trained: Sequence[int] | None = None
     same: bool = False
     robot: features.Side | None = None
+    joints: Mapping[str, RobotJoint] | None = None
     calibration: Mapping[str, Limits] | None = None
     rename_map: Mapping[str, str] | None = None
     fps: float | None = None
@@ -89,7 +94,7 @@ def saved_rename(preprocessor: Mapping[str, Any] | None) -> dict[str, str]:
 
 def _data_set(files: Files, recording: Recording) -> list[Finding]:
     asked = files.episodes if files.episodes is not None else list(recording.episode_indices)
-    episodes, findings = open_episodes(recording, spread(asked, ARRAY_EPISODES), files.trained)
+    episodes, findings = open_episodes(recording, spread(asked, ARRAY_EPISODES))
     if not episodes:
         return findings
     states = [e.states.astype(np.float64) for e in episodes]
@@ -115,11 +120,11 @@ def _data_set(files: Files, recording: Recording) -> list[Finding]:
     return findings
 
 
-def open_episodes(
-    recording: Recording, indices: Sequence[int], trained: Sequence[int] | None
-) -> tuple[list[Episode], list[Finding]]:
+def open_episodes(recording: Recording, indices: Sequence[int]) -> tuple[list[Episode], list[Finding]]:
     """Those episodes whose rows are there, and MISSING_FILES for what is not."""
-    episodes, findings, lost = [], [], {}
+    episodes: list[Episode] = []
+    findings: list[Finding] = []
+    lost: dict[str, list[int]] = {}
     for index in indices:
         try:
             episode = recording.episode(index)
@@ -155,8 +160,10 @@ def _arrays(files: Files, recording: Recording, episodes: Sequence[Episode], sta
         findings += data.judge_jumps(states, names, units)
     findings += data.judge_rate([e.timestamps for e in episodes], states, fps, names, units)
     findings += data.judge_conventions(recording.action_names or names, robot=files.robot is not None)
-    if files.robot is None:
+    if files.joints is None:
         findings += data.judge_default_unit(units, recording.robot_type)
+    else:
+        findings += robot_units(files.joints, np.concatenate(states), names)
     columns = states_as_actions(recording) if names and recording.action_names else None
     if columns is not None:
         action_units = data.find_units(np.concatenate(actions), recording.action_names)
@@ -170,3 +177,9 @@ def _arrays(files: Files, recording: Recording, episodes: Sequence[Episode], sta
         index = np.concatenate([np.full(len(a), e.index) for a, e in zip(actions, episodes, strict=True)])
         findings += judge_stationary_prefix(np.concatenate(actions), fps=fps, episode_index=index)
     return findings
+
+
+def robot_units(joints: Mapping[str, RobotJoint], states: NDArray[Any], names: Sequence[str]) -> list[Finding]:
+    """UNITS_MISMATCH between recorded states ``[T, J]`` and the robot's setting; nothing where no name is shared."""
+    bound = {key: names.index(name) for key, name in match(list(joints), names).items() if name is not None}
+    return [check_units(joints, states[:, list(bound.values())], list(bound))] if bound else []

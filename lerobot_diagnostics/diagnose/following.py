@@ -53,6 +53,9 @@ WINDOW_S = 0.5
 STILL_S, STILL_SHARE = 0.5, 0.01
 """Both stand still where neither moves more than 1 % of the joint's range within half a second."""
 
+STANDS = 0.2
+"""A state that covers less than a fifth of its action's range stands still."""
+
 FOLLOWS = 0.5
 """Least share of the joints' motion that the best delay must explain, else the action is no target of the state (delta
 actions, velocities)."""
@@ -72,7 +75,9 @@ def follow(pairs: Sequence[Pair], fps: float) -> Following:
     if not long or not joints:
         return Following(None, False, nothing, nothing, nothing, nothing, np.zeros(joints))
     span = np.maximum(_span([p.states for p in long]), 1e-12)
-    lag, copied, explained = _lag(long, fps, span)
+    # a gripper that holds something, or a joint that is held, follows nothing and tells no delay
+    free = span > STANDS * np.maximum(_span([p.actions for p in long]), span.max() * 1e-3)
+    lag, copied, explained = _lag(long, fps, np.where(free, span, np.inf))
     moves = [_moves(p, lag, window) for p in long]
     da, ds = np.concatenate([m[0] for m in moves]), np.concatenate([m[1] for m in moves])
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -49,4 +49,5 @@ def judge_model(
         alone, loaded, load, chosen, stats=stats, inputs={}, versions=versions, output_dir=output_dir, looks=LOOKS
     )  # fmt: skip
     results: dict[str, Any] = {**report.results, "episodes": chosen, "verdict": report.verdict.to_dict()}
-    return Outcome(report.findings, report.tables, report.pictures, results)
+    findings = [f for f in report.findings if f.code != "STATIONARY_PREFIX"]  # the files rung looks at all episodes
+    return Outcome(findings, report.tables, report.pictures, results)

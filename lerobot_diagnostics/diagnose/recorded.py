@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,8 +98,8 @@ def judge_pictures(samples: Mapping[int, Sample], used: Sequence[int] | None = N
 def _frozen(states: NDArray[np.float64], pictures: Sequence[Picture]) -> bool:
     """Whether all pictures are one although the arm moved between them."""
     small = [shrink(p, 64, 64).astype(np.int16) for p in pictures]
-    moved = [np.abs(b - a).max(initial=0.0) > MOVED for a, b in zip(states, states[1:], strict=False)]
-    same = [np.abs(b - a).max() <= SAME for a, b in zip(small, small[1:], strict=False)]
+    moved = [np.abs(b - a).max(initial=0.0) > MOVED for a, b in pairwise(states)]
+    same = [np.abs(b - a).max() <= SAME for a, b in pairwise(small)]
     return sum(moved) >= 2 and all(s for s, m in zip(same, moved, strict=True) if m)
 
 
@@ -122,10 +123,11 @@ def judge_alignment(recording: Recording, episodes: Sequence[Episode], cameras: 
             if offset >= worst.get(camera, (-1.0, 0))[0]:
                 worst[camera] = (offset, episode.index)
     found = []
-    for camera, index, error in unread[:1]:
-        summary = f"Video of {camera}, episode {index}, cannot be read: {error.message}"
-        evidence = {"unreadable": len(unread)}
-        found.append(Finding("MISSING_FILES", Status.FAIL, Cause.DATA, camera, summary, evidence, error.fix))
+    for camera, index, why in unread[:1]:
+        summary = f"Video of {camera}, episode {index}, cannot be read: {why.message}"
+        found.append(
+            Finding("MISSING_FILES", Status.FAIL, Cause.DATA, camera, summary, {"unreadable": len(unread)}, why.fix)
+        )
     limit = recording.tolerance_s
     for camera, (offset, index) in worst.items():
         if offset < limit:
