@@ -154,7 +154,8 @@ def recorded_poses(
 
 
 def pick(episodes: Sequence[Array], near: Array | None = None) -> NDArray[np.intp]:
-    """Rows of the concatenated states to look at: slow ones, as far apart as possible.
+    """Rows of the concatenated states to look at, as far apart as possible: first slow ones, to be compared, then more
+    for the background.
 
     Args:
         episodes: [T, 6] states each.
@@ -163,8 +164,11 @@ def pick(episodes: Sequence[Array], near: Array | None = None) -> NDArray[np.int
     speed = np.concatenate([np.abs(np.gradient(states, axis=0)).max(axis=1) for states in episodes])
     states = np.concatenate(episodes)
     calm = np.flatnonzero(speed <= np.quantile(speed, STILLER))
-    first = [] if near is None else [int(nearest_states(states[calm], pose)[0][0]) for pose in near]
-    return calm[list(dict.fromkeys([*first, *spread(states[calm], POOL)]))[:POOL]]
+    if near is None:
+        first = spread(states[calm], POSES)
+    else:
+        first = list(dict.fromkeys(int(nearest_states(states[calm], pose)[0][0]) for pose in near))
+    return np.array(spread(states, POOL, calm[first].tolist()))
 
 
 def _in_degrees(recording: Recording, states: Array) -> Array:
