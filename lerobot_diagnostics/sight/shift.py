@@ -12,8 +12,8 @@ from lerobot_diagnostics.vision import background_of, locate_changes
 from lerobot_diagnostics.vision.images import Picture, shrink
 
 SAME_DEG = 1.0
-"""Largest difference of a joint at which two poses count as the same. In simulation, 7 of 9 such pairs showed a zero off
-by 3–4° (pan, lift) and 0 of 6 a healthy arm; of pairs 2–3° apart 2 of 2 show a healthy arm displaced."""
+"""Largest difference of a joint at which two poses count as the same. In simulation, 7 of 9 such pairs showed a zero
+off by 3–4° (pan, lift) and 0 of 6 a healthy arm; of pairs 2–3° apart 2 of 2 show a healthy arm displaced."""
 LEAST_PAIRS = 3
 
 
