@@ -57,3 +57,11 @@ def test_pictures_that_show_no_arm_are_not_attributed_and_nothing_is_driven():
     (found,) = compare_live(Poses(POSES, {"front": noise}), capture, POSES[:4])
     assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
     assert "Cannot attribute" in found.summary
+
+
+@pytest.mark.parametrize(("lift", "seen"), [(4.0, True), (0.0, False)])
+def test_an_arm_unlike_the_model_is_not_attributed_but_its_shift_is_seen(before, monkeypatch, lift, seen):
+    monkeypatch.setattr("lerobot_diagnostics.sight.compare._solve", lambda *_: ({}, {"front": "unlike the model"}))
+    (found,) = compare_poses(before, now(SimFaults(joint_zero_deg={"shoulder_lift": lift})))
+    assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
+    assert ("A shift is seen" in found.summary) == seen

@@ -70,7 +70,7 @@ def test_the_background_is_what_is_seen_while_the_arm_is_elsewhere():
 
 @pytest.mark.skipif(not find_spec("mujoco"), reason="extra sim")
 def test_joints_and_base_move_the_arms_points_as_their_derivatives_say():
-    from lerobot_diagnostics.sight.model import Arm
+    from lerobot_diagnostics.sight.model import PAN_AXIS_M, Arm
 
     pose, base = np.array([10.0, -40.0, 50.0, 40.0, 15.0, 30.0]), np.array([0.01, -0.02, 0.1])
     with closing(Arm()) as arm:
@@ -80,6 +80,8 @@ def test_joints_and_base_move_the_arms_points_as_their_derivatives_say():
             return arm.surface(5)
 
         points, links = at(pose, base)
+        turned = base[:2] + np.cos(0.1) * PAN_AXIS_M + [0, np.sin(0.1) * PAN_AXIS_M[0]]
+        assert arm._data.xanchor[0, :2] == pytest.approx(turned, abs=1e-4)
         by_joints, by_base = arm.by_joints(points, links), arm.by_base(points)
         for column, step in enumerate(1e-4 * np.eye(6)):
             numeric = (at(pose + step, base)[0] - at(pose - step, base)[0]) / 2e-4

@@ -20,12 +20,14 @@ from lerobot_diagnostics.recording.units import Unit, infer_joint_units
 from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.explain import explain
 from lerobot_diagnostics.sight.model import JOINTS, Arm
+from lerobot_diagnostics.sight.shift import Shift, shift_of
 from lerobot_diagnostics.sight.solve import POOL, POSES, CannotTellError, Solved, solve_camera, spread
 from lerobot_diagnostics.sight.verdicts import judge, undecided
 from lerobot_diagnostics.vision import background_of, nearest_states
 from lerobot_diagnostics.vision.images import Picture
 
 MOST_EPISODES = 20
+MOVES_ALONG = "it moves with the arm"
 STILLER = 0.5
 """Share of the frames, the slowest, that poses are chosen from: a picture and a reading are never of one instant."""
 
@@ -61,7 +63,7 @@ def compare_poses(before: Poses, after: Poses) -> list[Finding]:
     """
     with closing(Arm()) as arm:
         solved, reasons = _solve(arm, before, [camera for camera in before.pictures if camera in after.pictures])
-        return _judge(arm, solved, reasons, after)
+        return _judge(arm, solved, reasons, before, after)
 
 
 def compare_recordings(
@@ -113,12 +115,9 @@ def compare_live(before: Poses, capture: Capture, poses: Array) -> list[Finding]
         if not solved:  # then nothing needs to move
             return [_cannot(reasons)]
         taken = [capture(pose) for pose in poses]
-        pictures = {camera: [seen[camera] for _, seen in taken if camera in seen] for camera in solved}
-        now = Poses(
-            np.array([reading for reading, _ in taken]),
-            {camera: seen for camera, seen in pictures.items() if len(seen) == len(taken)},
-        )
-        return _judge(arm, solved, reasons, now)
+        cameras = [camera for camera in before.pictures if all(camera in seen for _, seen in taken)]
+        pictures = {camera: [seen[camera] for _, seen in taken] for camera in cameras}
+        return _judge(arm, solved, reasons, before, Poses(np.array([reading for reading, _ in taken]), pictures))
 
 
 def recorded_poses(
@@ -154,7 +153,8 @@ def recorded_poses(
 
 
 def pick(episodes: Sequence[Array], near: Array | None = None) -> NDArray[np.intp]:
-    """Rows of the concatenated states to look at: slow ones, as far apart as possible.
+    """Rows of the concatenated states to look at, as far apart as possible: first slow ones, to be compared, then more
+    for the background.
 
     Args:
         episodes: [T, 6] states each.
@@ -163,8 +163,11 @@ def pick(episodes: Sequence[Array], near: Array | None = None) -> NDArray[np.int
     speed = np.concatenate([np.abs(np.gradient(states, axis=0)).max(axis=1) for states in episodes])
     states = np.concatenate(episodes)
     calm = np.flatnonzero(speed <= np.quantile(speed, STILLER))
-    first = [] if near is None else [int(nearest_states(states[calm], pose)[0][0]) for pose in near]
-    return calm[list(dict.fromkeys([*first, *spread(states[calm], POOL)]))[:POOL]]
+    if near is None:
+        first = spread(states[calm], POSES)
+    else:
+        first = list(dict.fromkeys(int(nearest_states(states[calm], pose)[0][0]) for pose in near))
+    return np.array(spread(states, POOL, calm[first].tolist()))
 
 
 def _in_degrees(recording: Recording, states: Array) -> Array:
@@ -191,24 +194,38 @@ def _solve(arm: Arm, before: Poses, cameras: Sequence[str]) -> tuple[dict[str, S
         pictures = before.pictures[camera]
         try:
             if len(pictures) >= 3 and background_of(pictures[:POSES]).mask is None:
-                raise CannotTellError("it moves with the arm")
+                raise CannotTellError(MOVES_ALONG)
             solved[camera] = solve_camera(arm, before.readings, pictures)
         except CannotTellError as reason:
             reasons[camera] = str(reason)
     return solved, reasons
 
 
-def _judge(arm: Arm, solved: Mapping[str, Solved], reasons: Mapping[str, str], after: Poses) -> list[Finding]:
+def _judge(
+    arm: Arm, solved: Mapping[str, Solved], reasons: Mapping[str, str], before: Poses, after: Poses
+) -> list[Finding]:
     usable = {camera: one for camera, one in solved.items() if camera in after.pictures}
-    if not usable:
-        return [_cannot(reasons)]
     try:
-        explained = explain(arm, usable, {camera: (after.readings, after.pictures[camera]) for camera in usable})
+        if usable:
+            explained = explain(arm, usable, {camera: (after.readings, after.pictures[camera]) for camera in usable})
+            return judge(explained, usable)
     except CannotTellError as reason:
-        return [_cannot({**reasons, "now": str(reason)})]
-    return judge(explained, usable)
+        reasons = {**reasons, "now": str(reason)}
+    shifts = {
+        camera: shift_of(before.readings, before.pictures[camera], after.readings, pictures)
+        for camera, pictures in after.pictures.items()
+        if camera in before.pictures and reasons.get(camera) != MOVES_ALONG
+    }
+    return [_cannot(reasons, shifts)]
 
 
-def _cannot(reasons: Mapping[str, str]) -> Finding:
+def _cannot(reasons: Mapping[str, str], shifts: Mapping[str, Shift] | None = None) -> Finding:
     why = "; ".join(f"{camera}: {reason}" for camera, reason in reasons.items()) or "no camera in common"
-    return undecided("arm", f"Cannot attribute by sight: {why}.", {"reasons": dict(reasons)})
+    seen = {camera: shift for camera, shift in (shifts or {}).items() if shift.found}
+    shown = "".join(
+        f" A shift is seen: at the same joint readings {camera} shows the arm {shift.pixels:.0f} px (of 320) from "
+        f"where it was in {shift.displaced} of {shift.pairs} poses."
+        for camera, shift in seen.items()
+    )
+    evidence = {"reasons": dict(reasons), "shifts": {camera: shift._asdict() for camera, shift in seen.items()}}
+    return undecided("arm", f"Cannot attribute by sight: {why}.{shown}", evidence)

@@ -187,7 +187,7 @@ def fit(
     return Fit(scene, covariance[own:, own:], normal.cost, normal.rms_px, normal.pixels)
 
 
-def overlap(arm: Arm, scene: Scene, views: Sequence[View], near_px: int = 15) -> list[float]:
+def overlap(arm: Arm, scene: Scene, views: Sequence[View], near_px: int = 8) -> list[float]:
     """Intersection over union of drawn and seen arm, for each view, counted near the drawn arm."""
     shares = []
     for view in views:

@@ -19,6 +19,8 @@ LINKS = ("base", "shoulder", "upper_arm", "lower_arm", "wrist", "gripper", "movi
 """Joint j carries links j + 1 and beyond."""
 BASE_PARAMETERS = 3
 """Displacement of the base along x and y (metres) and its turn about the vertical (radians)."""
+PAN_AXIS_M = np.array([0.0388, 0.0])
+"""Where the pan joint's axis stands, from the base's origin."""
 NOTHING = -1
 STILL = np.zeros(BASE_PARAMETERS)
 

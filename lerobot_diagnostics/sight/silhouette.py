@@ -13,6 +13,8 @@ from lerobot_diagnostics.vision.images import FloatMap, Mask, Picture
 
 LEAST_AREA = 0.0003
 """Share of the picture under which a blob is noise, not the arm."""
+ALIKE_LEVELS = 8
+"""Grey levels within which a pixel shows the same: noise and compression, not shading."""
 LEAST_FREE = 3
 
 
@@ -31,6 +33,22 @@ class Silhouette:
     known: Mask
     distance_px: FloatMap
     slope: FloatMap
+
+
+def most_shown(pictures: Sequence[Picture]) -> Picture:
+    """What each pixel shows most often [H, W, 3]: a table repeats exactly, an arm that passes does not.
+
+    A median would show the arm wherever it is in half of the pictures; this takes a background seen in a few.
+    """
+    stack = np.stack(pictures).astype(np.int16)
+    best = np.zeros(stack.shape[1:3], int)
+    shown = stack[0].copy()
+    for one in stack:
+        alike = (np.abs(stack - one).max(axis=3) <= ALIKE_LEVELS).sum(axis=0)
+        better = alike > best
+        best[better], shown[better] = alike[better], one[better]
+    picture: Picture = shown.astype(np.uint8)
+    return picture
 
 
 def uncovered(pictures: Sequence[Picture], covered: Sequence[Mask]) -> Background:

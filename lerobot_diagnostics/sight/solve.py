@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from lerobot_diagnostics.sight.camera import Array, Camera
 from lerobot_diagnostics.sight.fit import CAMERAS, SIZE, Fit, NothingSeenError, Scene, View, fit, overlap
 from lerobot_diagnostics.sight.model import BASE_PARAMETERS, JOINTS, Arm
-from lerobot_diagnostics.sight.silhouette import silhouette, uncovered
+from lerobot_diagnostics.sight.silhouette import most_shown, silhouette, uncovered
 from lerobot_diagnostics.sight.start import first_cameras
 from lerobot_diagnostics.vision import Background
 from lerobot_diagnostics.vision.images import Mask, Picture, shrink
@@ -69,14 +71,22 @@ def free(*columns: int | slice) -> NDArray[np.bool_]:
     return chosen
 
 
+THE_PLACE = slice(0, CAMERAS - 1)
+"""The camera without its focal length: a rough outline that is too small would send it away, zoomed in."""
 THE_CAMERA, THE_ZEROS = slice(0, CAMERAS), slice(CAMERAS, CAMERAS + len(JOINTS))
 THE_BASE = slice(CAMERAS + len(JOINTS), SIZE)
 
 
-def spread(states: Array, count: int) -> list[int]:
-    """Indices of at most ``count`` of the states [N, D], each as far as possible from those before it."""
-    chosen = [int(np.linalg.norm(states - states.mean(axis=0), axis=1).argmax())]
-    away = np.linalg.norm(states - states[chosen[0]], axis=1)
+def spread(states: Array, count: int, first: Sequence[int] = ()) -> list[int]:
+    """Indices of at most ``count`` of the states [N, D], each as far as possible from those before it.
+
+    Args:
+        states: In units of one scale.
+        count: How many, ``first`` included.
+        first: Indices that are taken anyway.
+    """
+    chosen = list(first) or [int(np.linalg.norm(states - states.mean(axis=0), axis=1).argmax())]
+    away = np.min([np.linalg.norm(states - states[index], axis=1) for index in chosen], axis=0)
     while len(chosen) < count and away.max() > 1.0:
         chosen.append(int(away.argmax()))
         away = np.minimum(away, np.linalg.norm(states - states[chosen[-1]], axis=1))
@@ -104,39 +114,59 @@ def solve_camera(arm: Arm, readings: Array, pictures: Sequence[Picture]) -> Solv
     if len(readings) < LEAST_POSES:
         raise CannotTellError(f"{len(readings)} different poses are too few (at least {LEAST_POSES})")
     pictures = [shrink(picture, *working_size(picture)) for picture in pictures]
-    rough = Background(np.median(np.stack(pictures), axis=0).astype(np.uint8), None)
+    rough = Background(most_shown(pictures), None)
     outlines = [silhouette(picture, rough) for picture in pictures[:POSES]]
     told = [index for index, seen in enumerate(outlines) if 0.002 < seen.inside.mean() < 0.6]
     if len(told) < LEAST_POSES:
         raise CannotTellError("the arm does not stand out from the background")
-    views = [View(readings[index], 0, outlines[index]) for index in told]
-    found: list[tuple[float, Fit]] = []
+    first = [View(readings[index], 0, outlines[index]) for index in told]
+    found: list[tuple[float, _Round]] = []
     for camera in first_cameras(arm, readings[told], [outlines[index].inside for index in told]):
-        start = Scene((camera,), np.zeros(len(JOINTS)), np.zeros(BASE_PARAMETERS))
-        try:
-            tried = fit(arm, start, views, free(THE_CAMERA), prior(ZERO_PRIOR), (30, 30, 20, 20, 10, 10))
-        except (NothingSeenError, np.linalg.LinAlgError):
-            continue
-        found.append((float(np.mean(overlap(arm, tried.scene, views))), tried))
+        scene = Scene((camera,), np.zeros(len(JOINTS)), np.zeros(BASE_PARAMETERS))
+        with suppress(NothingSeenError, np.linalg.LinAlgError):
+            scene = fit(arm, scene, first, free(THE_PLACE), prior(ZERO_PRIOR), (30, 30, 20, 20)).scene
+            tried = _round(arm, scene, readings, pictures, LOOSE_COVER_PX, free(THE_PLACE), (30, 20, 15, 10))
+            found.append((float(np.mean(overlap(arm, tried.fit.scene, tried.views))), tried))
     if not found:
         raise CannotTellError("no camera position explains where the arm is seen")
     best = max(found, key=lambda pair: pair[0])[1]
     try:
-        for widths in ((10, 6, 4, 3), (3, 3)):
-            background = uncovered(pictures, cover(arm, best.scene, readings, *working_size(pictures[0]), COVER_PX))
-            views = [
-                View(reading, 0, silhouette(picture, background))
-                for reading, picture in zip(readings[:POSES], pictures[:POSES], strict=True)
-            ]
-            best = fit(arm, best.scene, views, free(THE_CAMERA, THE_ZEROS), prior(ZERO_PRIOR), widths)
+        for around_px, widths in ((LOOSE_COVER_PX // 2, (15, 10, 6, 4)), (COVER_PX, (6, 3, 3))):
+            columns = free(THE_CAMERA, THE_ZEROS)
+            best = _round(arm, best.fit.scene, readings, pictures, around_px, columns, widths)
     except (NothingSeenError, np.linalg.LinAlgError):
         raise CannotTellError("no camera position explains where the arm is seen") from None
-    share = float(np.median(overlap(arm, best.scene, views)))
+    share = float(np.median(overlap(arm, best.fit.scene, best.views)))
     if share < LEAST_OVERLAP:
         raise CannotTellError(
             f"the model's outline covers the arm only to {share:.2f} (intersection over union, {LEAST_OVERLAP} needed)"
         )
-    return Solved(best.scene.cameras[0], best.scene.zeros, background, readings[:POSES], share, best)
+    scene = best.fit.scene
+    return Solved(scene.cameras[0], scene.zeros, best.background, readings[:POSES], share, best.fit)
+
+
+class _Round(NamedTuple):
+    background: Background
+    views: list[View]
+    fit: Fit
+
+
+def _round(
+    arm: Arm,
+    scene: Scene,
+    readings: Array,
+    pictures: Sequence[Picture],
+    around_px: int,
+    columns: NDArray[np.bool_],
+    widths: Sequence[float],
+) -> _Round:
+    """Take the background from where the scene says the arm is not, and fit the columns to the outlines before it."""
+    background = uncovered(pictures, cover(arm, scene, readings, *working_size(pictures[0]), around_px))
+    views = [
+        View(reading, 0, silhouette(picture, background))
+        for reading, picture in zip(readings[:POSES], pictures[:POSES], strict=True)
+    ]
+    return _Round(background, views, fit(arm, scene, views, columns, prior(ZERO_PRIOR), widths))
 
 
 def cover(arm: Arm, scene: Scene, readings: Array, width: int, height: int, around_px: int) -> list[Mask]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from lerobot_diagnostics.findings import Cause, Finding, Status
+from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.explain import BASE, SEVERAL, Explained, Explanation
-from lerobot_diagnostics.sight.model import JOINTS
+from lerobot_diagnostics.sight.model import JOINTS, PAN_AXIS_M
 from lerobot_diagnostics.sight.solve import Solved
 
 LEAST_GAIN = 20.0
@@ -18,6 +19,9 @@ LEAST_OFF = {**dict.fromkeys(JOINTS, 0.5), "gripper": 2.0}
 LEAST_BASE_M, LEAST_BASE_RAD = 0.002, np.deg2rad(0.5)
 MARGIN, MARGIN_SHARE = 12.0, 0.05
 """How much more the best explanation must gain than another of as few numbers, at least and as a share of its gain."""
+ABOUT_PAN_M = 0.0015
+"""How far the axis of a turned base may miss the pan joint's: of a pan's zero 4–5° off it missed by 0.1–0.7 mm (six
+draws from the front, the side and above)."""
 SEVERAL_MARGIN, SEVERAL_SHARE = 40.0, 0.15
 """How much more all six zeros must gain than one of them: they also take up what a held object adds to the outline."""
 WORST_COST = 2.5
@@ -60,9 +64,9 @@ def judge(explained: Explained, solved: Mapping[str, Solved]) -> list[Finding]:
         ]
     if best is several:
         return [_offset(several, joint, evidence) for joint in _changed(several)]
-    # The base has three numbers, a joint one: it must gain that much more. A base turned about the pan joint's own axis
-    # looks exactly like a pan whose zero has moved.
-    if base.gain - joints[0].gain > _margin(base, MARGIN, MARGIN_SHARE):
+    # The base has three numbers, a joint one: it must gain that much more.
+    pan = joints[0].what == JOINTS[0] and about_pan(base.fit.scene.base)
+    if not pan and base.gain - joints[0].gain > _margin(base, MARGIN, MARGIN_SHARE):
         return [_base_moved(base, evidence)]
     if joints[0].gain - joints[1].gain < _margin(joints[0], MARGIN, MARGIN_SHARE):
         names = " or ".join(f"{one.what} by {one.off[one.what][0]:+.1f}" for one in joints[:2])
@@ -75,6 +79,16 @@ def judge(explained: Explained, solved: Mapping[str, Solved]) -> list[Finding]:
             )
         ]
     return [_offset(joints[0], joints[0].what, evidence)]
+
+
+def about_pan(base: Array) -> bool:
+    """Whether a displacement of the base [3] is a turn about the pan joint's axis, and so looks like that joint's zero.
+
+    It is taken for the joint then: a hand that moves the base does not turn it about just that axis.
+    """
+    sine, cosine = np.sin(base[2]), np.cos(base[2])
+    turned = np.array([[cosine, -sine], [sine, cosine]]) @ PAN_AXIS_M
+    return bool(np.linalg.norm(base[:2] - (PAN_AXIS_M - turned)) < ABOUT_PAN_M)
 
 
 def undecided(subject: str, summary: str, evidence: Mapping[str, object]) -> Finding:
