@@ -9,6 +9,7 @@ predictions from recorded ones.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -194,7 +195,14 @@ def _explained(finding: Finding, by: Finding) -> Finding:
 
 
 def _stands(finding: Finding) -> bool:
-    return finding.status is Status.FAIL or (finding.status is Status.WARN and finding.code in SUSPECTS)
+    return finding.status is Status.FAIL or _suspect(finding)
+
+
+def _suspect(finding: Finding) -> bool:
+    """A warning that may be the cause. What is only new or gone on the table is not: objects differ by episode."""
+    shift = finding.evidence.get("shift_px", 0.0)
+    placed = finding.code != "OBJECT_MOVED" or (shift is not None and math.isfinite(shift))
+    return finding.status is Status.WARN and finding.code in SUSPECTS and placed
 
 
 def attribute(
@@ -215,7 +223,7 @@ def attribute(
         healthy: The sentence for a run without fault.
     """
     failed = sorted((f for f in findings if f.status is Status.FAIL), key=rank)
-    suspects = sorted((f for f in findings if f.status is Status.WARN and f.code in SUSPECTS), key=rank)
+    suspects = sorted((f for f in findings if _suspect(f)), key=rank)
     cannot = [f"{f.code} ({f.subject}): {f.summary}" for f in findings if f.status is Status.UNKNOWN]
     cannot += not_looked
     standing = failed + suspects

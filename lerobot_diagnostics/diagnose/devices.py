@@ -105,6 +105,7 @@ def soak(
     took = []
     stamps: dict[str, float] = {}
     first: dict[str, Picture] = {}
+    live.read()  # the first reading allocates and waits for the cameras
     started = clock()
     while (now := clock()) - started < seconds:
         reading = live.read()

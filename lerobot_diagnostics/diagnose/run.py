@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from lerobot_diagnostics.diagnose import devices
+from lerobot_diagnostics.diagnose import devices, snapshot
 from lerobot_diagnostics.diagnose.attribution import attribute, evidence_of, silence
 from lerobot_diagnostics.diagnose.clock import judge_clock, look, measure
 from lerobot_diagnostics.diagnose.features import IMAGES, robot_side
 from lerobot_diagnostics.diagnose.files import Files, judge_files, robot_units, saved_rename
 from lerobot_diagnostics.diagnose.ladder import Climbed, Outcome, Rung, climb, ladder_table
-from lerobot_diagnostics.diagnose.live import open_for_reading
+from lerobot_diagnostics.diagnose.live import LiveRobot, open_for_reading
 from lerobot_diagnostics.diagnose.model import judge_model
 from lerobot_diagnostics.diagnose.views import judge_views, live_state, read_references
-from lerobot_diagnostics.findings import Cause, Finding, Report, Status, by_severity
+from lerobot_diagnostics.findings import Cause, Finding, Report, Status, Table, by_severity
 from lerobot_diagnostics.openloop.checkpoint import (
     PREPROCESSOR,
     CheckpointRef,
@@ -36,6 +36,10 @@ from lerobot_diagnostics.robot import parts
 from lerobot_diagnostics.robot.joints import robot_joints
 
 COMMAND = "lerobot-diagnose"
+ZEROS = (
+    "Whether every joint's zero is where it was when the data were recorded: without motion only a snapshot of then "
+    "tells (--baseline); lerobot-replay-compare shows it on the arm."
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Inputs:
         device: Torch device.
         fps: ``--fps`` of the rollout.
         robot: LeRobot's robot, made and not connected.
+        baseline: ``--baseline``, a setup snapshot to compare with.
         robot_flags: Its flags as typed, for the commands that are suggested.
         shown: For the report.
     """
@@ -65,6 +70,7 @@ class Inputs:
     device: str | None = None
     fps: float | None = None
     robot: Any = None
+    baseline: str | None = None
     robot_flags: Sequence[str] = ()
     shown: Mapping[str, Any] = field(default_factory=dict)
 
@@ -124,6 +130,7 @@ class _Ladder:
         elif inputs.repo_id is not None or inputs.root is not None:
             self.recording = open_recording(**named, need_videos=False)
         self.soaked: devices.Soak | None = None
+        self.baseline = snapshot.load(inputs.baseline) if inputs.baseline else None
 
     @functools.cached_property
     def loaded(self) -> LoadedPolicy:
@@ -188,6 +195,9 @@ class _Ladder:
                     tables += shown
                 counted = devices.soak(live, hz, self.soak_s, clock=self.clock, sleep=self.sleep)
                 expected = {name: float(getattr(c.config, "fps", None) or hz) for name, c in live.cameras.items()}
+                said, shown = self._since_baseline(live)
+                findings += said
+                tables += shown
             if counted.last.joints or counted.last.pictures or counted.failed:
                 said, table = devices.judge_soak(counted, hz, expected)
                 findings += said
@@ -196,6 +206,17 @@ class _Ladder:
             return Outcome(findings, tables, results={"joints": counted.last.joints, "readings_hz": counted.rate})
 
         return Rung("devices", does, f"{self.soak_s:.0f} s and a few", run)
+
+    def _since_baseline(self, live: LiveRobot) -> tuple[list[Finding], list[Table]]:
+        """What has changed since the snapshot; its pictures only where no recording has better ones."""
+        if self.baseline is None:
+            return [], []
+        before, pictures = self.baseline
+        folder = self.output_dir / "snapshot"
+        now = snapshot.take(live, self.versions, folder)
+        taken = snapshot.load(snapshot.save(now, folder))[1]
+        better = self.recording is not None and bool(self.recording.cameras)
+        return snapshot.diff(before, now, {} if better else pictures, taken)
 
     def views(self) -> Rung:
         does = "compares the live pictures with the recorded ones, where the arm stands"
@@ -209,7 +230,7 @@ class _Ladder:
             if not pictures:
                 summary = "No live picture to compare."
                 return Outcome([Finding("MISSING_CAMERA", Status.UNKNOWN, Cause.CAMERAS, "cameras", summary)])
-            live = {self._recorded_key(name): taken for name, taken in pictures.items()}
+            live = {self._recorded_name(name): taken for name, taken in pictures.items()}
             episodes = [e for e in self._healthy_episodes(recording) if self._has_videos(recording, e)]
             if not episodes:
                 summary = "No recorded picture to compare with."
@@ -240,14 +261,14 @@ class _Ladder:
         episode = recording.episode(index)
         return all(episode.video_path(camera).is_file() for camera in recording.video_cameras)
 
-    def _recorded_key(self, camera: str) -> str:
+    def _recorded_name(self, camera: str) -> str:
         """The recorded camera that feeds the policy what this live one does."""
         saved = saved_rename(self.refs[-1].read_json(PREPROCESSOR)) if self.refs else {}
         rename = saved if self.inputs.rename_map is None else self.inputs.rename_map
         assert self.recording is not None
         own = {rename.get(key, key): key for key in self.recording.cameras}
         key = IMAGES + camera
-        return own.get(rename.get(key, key), key)
+        return own.get(rename.get(key, key), key).removeprefix(IMAGES)
 
     def clock_rung(self) -> Rung:
         does = "times the policy on this computer"
@@ -287,7 +308,8 @@ class _Ladder:
 def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str, str]) -> Report:
     """One report of all rungs, its verdict from :mod:`.attribution`."""
     found = silence([finding for step in climbed for finding in step.outcome.findings])
-    not_looked = [f"{step.rung.name}: {step.stopped}" for step in climbed if step.stopped]
+    not_looked = [ZEROS] if inputs.robot is not None and inputs.baseline is None else []
+    not_looked += [f"{step.rung.name}: {step.stopped}" for step in climbed if step.stopped]
     verdict = attribute(
         found,
         not_looked=not_looked,

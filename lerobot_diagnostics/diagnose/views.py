@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from lerobot_diagnostics.diagnose.features import IMAGES
 from lerobot_diagnostics.diagnose.ladder import Outcome
 from lerobot_diagnostics.findings import Cause, Finding, Status
 from lerobot_diagnostics.findings import Picture as Shown
 from lerobot_diagnostics.openloop.scores import spread
 from lerobot_diagnostics.recording import Recording
 from lerobot_diagnostics.recording.names import match
+from lerobot_diagnostics.report.write import file_name
 from lerobot_diagnostics.vision import (
     Comparer,
     ReferenceViews,
@@ -30,8 +32,8 @@ Picture = NDArray[np.uint8]
 EPISODES, FRAMES = 12, 8
 """Reference episodes, and frames of each: identity needs 64 pictures a camera (``vision.references``)."""
 
-NEAREST = 4
-"""Recorded moments nearest to the live pose that the workspace is compared at."""
+NEAREST = 8
+"""Episodes whose moment nearest to the live pose the workspace is compared at: objects stand elsewhere in each."""
 
 SAME_POSE = 0.05
 """Distance to the nearest recorded state, over each joint's range, up to which pictures are taken at one pose: beyond
@@ -76,31 +78,34 @@ def read_references(
         state: ``[J]`` live state in the recorded units; None where it cannot be compared.
     """
     chosen = [recording.episode(index) for index in spread(list(episodes), EPISODES)]
-    pictures: dict[str, list[Picture]] = {camera: [] for camera in cameras}
+    short = {camera: camera.removeprefix(IMAGES) for camera in cameras}
+    pictures: dict[str, list[Picture]] = {name: [] for name in short.values()}
     states, numbers = [], []
     for episode in chosen:
         frames = np.unique(np.linspace(0, len(episode) - 1, FRAMES).astype(int))
         for camera in cameras:
-            pictures[camera] += list(episode.frames(camera, frames))
+            pictures[short[camera]] += list(episode.frames(camera, frames))
         states.append(episode.states[frames])
         numbers += [episode.index] * len(frames)
     everything = np.concatenate(states)
-    at_pose: dict[str, list[Picture]] = {camera: [] for camera in cameras}
+    at_pose: dict[str, list[Picture]] = {name: [] for name in short.values()}
     distance, where = float("nan"), (chosen[0].index, 0)
     if state is not None and everything.shape[1] == len(state):
         rows = np.concatenate([e.states for e in chosen])
         owner = np.concatenate([[i] * len(e) for i, e in enumerate(chosen)])
         offset = np.concatenate([np.arange(len(e)) for e in chosen])
-        order, distances = nearest_states(rows, state, NEAREST)
+        order, distances = nearest_states(rows, state, len(rows))
+        best = np.sort(np.unique(owner[order], return_index=True)[1])[:NEAREST]  # the nearest moment of each episode
         distance = float(distances[0])
+        best = best[distances[best] <= max(distance, SAME_POSE)]
         where = (chosen[owner[order[0]]].index, int(offset[order[0]]))
-        for row in order:
+        for row in order[best]:
             for camera in cameras:
-                at_pose[camera] += list(chosen[owner[row]].frames(camera, [int(offset[row])]))
-        for camera in cameras:
-            pictures[camera] += at_pose[camera]
-        numbers += [chosen[owner[row]].index for row in order]
-        everything = np.concatenate([everything, rows[order]])
+                at_pose[short[camera]] += list(chosen[owner[row]].frames(camera, [int(offset[row])]))
+            numbers.append(chosen[owner[row]].index)
+        for name in short.values():
+            pictures[name] += at_pose[name]
+        everything = np.concatenate([everything, rows[order[best]]])
     alive = {c: p for c, p in pictures.items() if not all(map(is_dead, p))}
     views = ReferenceViews.build(alive, states=everything, episodes=numbers)
     return References(views, at_pose, pictures, distance, *where)
@@ -115,7 +120,7 @@ def judge_views(
     """Compare live pictures with recorded ones.
 
     Args:
-        live: By the recorded camera's key; one picture or several, oldest first.
+        live: By the recorded camera's name; one picture or several, oldest first.
         references: From :func:`read_references`.
         state: Live state, where it is in the recorded units.
         output_dir: Where to draw live, recorded and both over each other; nowhere without.
@@ -158,8 +163,7 @@ def _draw(folder: Path, name: str, live: Picture, recorded: Picture, references:
     height, width = recorded.shape[:2]
     small = np.asarray(Image.fromarray(live).resize((width, height)))
     both = (small.astype(np.uint16) + recorded) // 2
-    short = name.rpartition(".")[2]
-    path = f"view_{short}.png"
+    path = f"view_{file_name(name)}.png"
     Image.fromarray(np.concatenate([small, recorded, both.astype(np.uint8)], axis=1)).save(folder / path)
-    caption = f"{short}: live, recorded (episode {references.episode}, frame {references.frame}), both"
+    caption = f"{name}: live, recorded (episode {references.episode}, frame {references.frame}), both"
     return Shown(path, caption, "Views")
