@@ -55,7 +55,7 @@ class CameraSwapGuard(ProcessorStep):  # type: ignore[misc]
 
     Stands directly after the rename step, so that it sees the policy's own camera keys. The first observation after
     loading or :meth:`reset` is compared in full (view, orientation, channels, light, motion), later ones without
-    motion. Transitions that carry an action are training batches and are not judged.
+    the last two. Transitions that carry an action are training batches and are not judged.
 
     Args:
         every_s: Seconds between checks; 0 judges the first observation only.
@@ -189,7 +189,7 @@ class CameraSwapGuard(ProcessorStep):  # type: ignore[misc]
 
                 live[name] = np.asarray(cv2.resize(picture, recorded[name].size), np.uint8)
                 stretched.add(name)
-        findings = self._comparer.compare(live, geometry=self._first)
+        findings = self._comparer.compare(live, geometry=self._first, light=self._first)
         return [f for f in findings if f.subject not in stretched or f.code not in ("RESOLUTION", "FRAMING")]
 
     def _from_server(self, name: str, picture: NDArray[np.uint8], recorded: tuple[int, int]) -> bool:
