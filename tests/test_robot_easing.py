@@ -25,8 +25,7 @@ def test_ease_to_where_it_is_sends_nothing():
 
 
 def test_tool_height_is_that_of_the_simulated_arm():
-    pytest.importorskip("mujoco")
-    pytest.importorskip("so101_nexus")
+    pytest.importorskip("lerobot_diagnostics.sim.scene", reason="the extra sim is not installed")
     from lerobot_diagnostics.sim.config_so101_sim import JOINTS
     from lerobot_diagnostics.sim.world import World
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -85,9 +86,9 @@ class ReplayCompareConfig:
     miss: str = ""
     # Open Rerun with live and recorded views and joint curves (an .rrd file without a display).
     display_data: bool = False
-    # Also show the live view over the recorded one, and their difference.
+    # Also show the recorded view over the live one, and their difference.
     overlay: bool = True
-    # Share of the live picture in the overlay.
+    # Opacity of the recorded picture over the live one.
     overlay_alpha: float = 0.5
     # Write what Rerun shows to an .rrd file in the output folder.
     save_rrd: bool = False
@@ -106,6 +107,7 @@ def replay_compare(cfg: ReplayCompareConfig) -> Report | int:
     from lerobot_diagnostics.report.write import prepare_output_dir
     from lerobot_diagnostics.robot.connect import make_robot
     from lerobot_diagnostics.robot.joints import robot_joints
+    from lerobot_diagnostics.robot.parts import without_cameras
 
     outcome = _check_flags(cfg)
     recording = open_recording(
@@ -117,8 +119,8 @@ def replay_compare(cfg: ReplayCompareConfig) -> Report | int:
     )
     indices = cfg.dataset.episodes if cfg.dataset.episodes is not None else [cfg.dataset.episode]
     episodes = [recording.episode(index) for index in indices]
-    if cfg.robot is not None and cfg.joints_only and hasattr(cfg.robot, "cameras"):
-        cfg.robot.cameras = {}
+    if cfg.joints_only:
+        without_cameras(cfg.robot)
     robot = make_robot(cfg.robot) if cfg.robot is not None else None
     keys = list(robot.action_features) if robot is not None else list(recording.action_names)
     joints = robot_joints(robot) if robot is not None else {}
@@ -153,6 +155,8 @@ def _check_flags(cfg: ReplayCompareConfig) -> Outcome | None:
         raise UsageError("--dataset.episodes=[] names no episode.")
     if cfg.outcome not in {"ask", "landed", "missed"}:
         raise UsageError(f"--outcome={cfg.outcome} is not known.", "Known: ask, landed, missed.")
+    if cfg.record is not None and Path(cfg.record).suffix != ".mp4":
+        raise UsageError(f"--record={cfg.record} does not end in .mp4.")
     miss = parse_miss(cfg.miss)
     if miss is not None and cfg.outcome != "missed":
         raise UsageError("--miss goes with --outcome=missed.")
@@ -170,12 +174,9 @@ class _Run:
     tables: Sequence[Table]
     folder: Path
 
-    def report(self, session: Any, pairs: Any, moments: Any) -> Report:
-        from lerobot_diagnostics.replay.summary import summarize
-        from lerobot_diagnostics.report.versions import collect_versions
-
+    def inputs(self) -> dict[str, Any]:
         cfg = self.cfg
-        inputs = {
+        return {
             "dataset": self.recording.label,
             "episodes": [plan.episode.index for plan in self.plans],
             "robot": cfg.robot.type if cfg.robot is not None else None,
@@ -185,10 +186,23 @@ class _Run:
             "dry_run": cfg.dry_run,
             "align_only": cfg.align_only,
         }
+
+    def report(self, session: Any, pairs: Any, moments: Any) -> Report:
+        from lerobot_diagnostics.replay.summary import summarize
+        from lerobot_diagnostics.report.versions import collect_versions
+
         return summarize(
-            COMMAND, session, self.checks, pairs, moments,
-            alpha=cfg.overlay_alpha, folder=self.folder, inputs=inputs, versions=collect_versions(), tables=self.tables,
-        )  # fmt: skip
+            COMMAND,
+            session,
+            self.checks,
+            pairs,
+            moments,
+            alpha=self.cfg.overlay_alpha,
+            folder=self.folder,
+            inputs=self.inputs(),
+            versions=collect_versions(),
+            tables=self.tables,
+        )
 
     def files(self, report: Report) -> list[Path]:
         from lerobot_diagnostics.report.write import write_report
@@ -198,14 +212,16 @@ class _Run:
 
 def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
     """Connect, move, let go; then judge."""
+    from lerobot_diagnostics.replay.aligning import align_report, align_views
     from lerobot_diagnostics.replay.desk import Desk
     from lerobot_diagnostics.replay.pictures import pair_cameras
     from lerobot_diagnostics.replay.play import Player
-    from lerobot_diagnostics.replay.session import plan_moments, run_session, stream
+    from lerobot_diagnostics.replay.session import plan_moments, run_session
     from lerobot_diagnostics.report.console import make_console, print_report, render_table
     from lerobot_diagnostics.robot.arm import Arm
     from lerobot_diagnostics.robot.connect import CalibrationDiffersError, connected
     from lerobot_diagnostics.robot.keys import open_keys
+    from lerobot_diagnostics.robot.parts import releases_torque
     from lerobot_diagnostics.robot.stop import StopSignals
 
     cfg = run.cfg
@@ -216,7 +232,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
         if not keys.interactive and not cfg.yes:
             raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
         desk = Desk(keys, stopped=stop, yes=cfg.yes, outcome=outcome, show=show)
-        releases = getattr(robot.config, "disable_torque_on_disconnect", False)
+        releases = releases_torque(robot)
         if releases:
             desk.say("Support the arm: connecting lets it go for a moment.")
         try:
@@ -226,10 +242,12 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
                 moments = {plan.episode.index: plan_moments(plan, player) for plan in run.plans}
                 with _pump(run, cameras.pairs, arm) as pump:
                     if cfg.align_only:
-                        lost = stream(player, run.plans[0], desk, pump)
-                        if lost is not None:
-                            raise UsageError(f"the arm can no longer be read: {lost.detail}")
-                        return _ended(stop.name) or 0
+                        seen = align_views(
+                            player, run.plans[0], cameras.pairs, pump, keys, make_console(), attended=not cfg.yes
+                        )
+                        report = align_report(COMMAND, seen, run.checks, run.folder, run.inputs())
+                        print_report(report, run.files(report))
+                        return _ended(stop.name) or report
                     session = run_session(
                         player, run.plans, desk, pump,
                         repeat=cfg.repeat, ease_speed=cfg.ease_speed, return_to_start=cfg.return_to_start,
@@ -240,6 +258,8 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
             console.print(render_table(error.table, console))
             raise
     report = run.report(session, cameras.pairs, moments)
+    shown = {"pictures_offered": pump.seen, "pictures_dropped": pump.dropped}
+    report = dataclasses.replace(report, results={**report.results, **shown})
     files = run.files(report)
     if cfg.record is not None and Path(cfg.record).is_file():
         files.append(Path(cfg.record))

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from lerobot_diagnostics.align.overlay import like, overlay
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table
 from lerobot_diagnostics.findings import Picture as ReportPicture
@@ -19,6 +19,7 @@ from lerobot_diagnostics.recording.names import is_gripper
 from lerobot_diagnostics.replay.plan import Plan
 from lerobot_diagnostics.report.write import atomic_file, file_name
 from lerobot_diagnostics.vision import Registrar, background_of, compare_workspace
+from lerobot_diagnostics.vision.images import shrink
 
 Image8 = NDArray[np.uint8]
 
@@ -101,28 +102,9 @@ class RecordedFrames:
         return self._last[camera]
 
 
-def overlay(live: Image8, recorded: Image8, alpha: float) -> Image8:
-    """The live picture over the recorded one, ``alpha`` of it live; the live one is scaled to the recorded size."""
-    height, width = recorded.shape[:2]
-    return np.asarray(cv2.addWeighted(_sized(live, width, height), alpha, recorded, 1 - alpha, 0), np.uint8)
-
-
-def difference(live: Image8, recorded: Image8) -> Image8:
-    """How much they differ, channel by channel; black where they agree."""
-    height, width = recorded.shape[:2]
-    return np.asarray(cv2.absdiff(_sized(live, width, height), recorded), np.uint8)
-
-
 def triptych(live: Image8, recorded: Image8, alpha: float) -> Image8:
     """``[H, 3W, 3]``: live | recorded | overlay."""
-    height, width = recorded.shape[:2]
-    return np.hstack([_sized(live, width, height), recorded, overlay(live, recorded, alpha)])
-
-
-def _sized(picture: Image8, width: int, height: int) -> Image8:
-    if picture.shape[:2] == (height, width):
-        return picture
-    return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+    return np.hstack([like(live, recorded), recorded, overlay(live, recorded, alpha)])
 
 
 def key_moments(plan: Plan, height: Callable[[Mapping[str, float]], float] | None = None) -> dict[int, str]:
@@ -171,7 +153,7 @@ def write_strips(
         ]
         if rows:
             width = max(row.shape[1] for row in rows)
-            sheet = np.vstack([_sized(row, width, round(row.shape[0] * width / row.shape[1])) for row in rows])
+            sheet = np.vstack([shrink(row, width, round(row.shape[0] * width / row.shape[1])) for row in rows])
             path = folder / f"{file_name(name, 'frame', frame)}.jpg"
             with atomic_file(path) as temporary:
                 Image.fromarray(sheet).save(temporary, "JPEG", quality=88)
@@ -187,8 +169,7 @@ def misalignment(kept: Mapping[int, Mapping[str, Image8]], frames: RecordedFrame
         for camera in frames.pairs:
             if camera in kept[frame]:
                 recorded = frames.get(camera, frame)
-                height, width = recorded.shape[:2]
-                motion = Registrar(recorded).fast(_sized(kept[frame][camera], width, height))
+                motion = Registrar(recorded).fast(like(kept[frame][camera], recorded))
                 shift = float(np.hypot(motion.dx_px, motion.dy_px))
                 rows.append([camera, frame, motion.dx_px, motion.dy_px, shift, motion.rotation_deg, motion.confidence])
     columns = ["camera", "frame", "right px", "down px", "shift px", "turned °", "confidence"]
@@ -211,12 +192,11 @@ def workspace_findings(
         if camera not in first:
             continue
         recorded = frames.get(camera, 0)
-        height, width = recorded.shape[:2]
         spread = []
         share = max(3, BACKGROUND_FRAMES // (1 + len(other_episodes)))
         for episode in (plan.episode, *other_episodes):
             spread += list(episode.frames(key, np.linspace(0, len(episode) - 1, share).astype(int)))
-        live[camera] = _sized(first[camera], width, height)
+        live[camera] = like(first[camera], recorded)
         backgrounds[camera] = background_of(spread)
         at_pose[camera] = [recorded, *_same_pose(plan, key, other_episodes)]
     return compare_workspace(live, at_pose, backgrounds) if live else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,10 @@ Image8 = NDArray[np.uint8]
 
 WAITING = 2
 """Frames that may wait. More would only make what is seen older."""
+
+SWITCH_S = 2e-4
+"""How long the pictures' thread may keep the interpreter once the arm's thread wants it. Python's own 5 ms would be how
+late a command is."""
 
 
 class Moment(NamedTuple):
@@ -77,12 +82,16 @@ class Pump:
         self._thread = threading.Thread(target=self._work, name="pictures", daemon=True)
 
     def __enter__(self) -> Self:
+        self._switch_interval_s = sys.getswitchinterval()
+        if self._sinks:
+            sys.setswitchinterval(SWITCH_S)
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._queue.put(None)
         self._thread.join()
+        sys.setswitchinterval(self._switch_interval_s)
 
     def plan(self, plan: Plan) -> None:
         """The episode that frames belong to from now on."""

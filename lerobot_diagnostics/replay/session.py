@@ -141,7 +141,13 @@ def _attempt(
         return Take(plan, attempt, ending=ending)
     session.rested = False
     goal = plan.pose(0)
-    if not (ending := player.ease_to(goal, poses(plan), ease_speed, pump)).finished:
+    try:
+        ending = player.ease_to(goal, poses(plan), ease_speed, pump)
+    except UsageError as error:
+        if not session.takes:
+            raise
+        ending = Ending(End.NOT_ARRIVED, error.message)  # what earlier attempts measured is not thrown away
+    if not ending.finished:
         return Take(plan, attempt, ending=ending)
     prompt = f"{label}: place the objects as in the recorded picture, then press ENTER to play."
     if (ending_or_none := confirmed(prompt)) is not None:
@@ -159,27 +165,3 @@ def _attempt(
     take = player.play(plan, attempt=attempt, keep=sampled(plan, plan_moments(plan, player)), watch=pump)
     take.start_error = start_error
     return take
-
-
-def stream(player: Player, plan: Plan, desk: Desk, pump: Pump) -> Ending | None:
-    """``--align_only=true``: live beside the first recorded frame until ENTER or a stop. Sends nothing.
-
-    Returns:
-        Why the arm could no longer be read, None when the user ended it.
-    """
-    pump.plan(plan)
-    lost: list[Ending] = []
-
-    def look() -> Table | None:
-        reading = player.read()
-        if isinstance(reading, Ending):
-            lost.append(reading)
-            raise StopIteration
-        pump(0, reading)
-        return plan_table(plan, player.arm.joints, reading.joints)
-
-    try:
-        desk.confirm("Align the views with the recorded ones; ENTER ends.", look)
-    except StopIteration:
-        return lost[0]
-    return None

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lerobot_diagnostics.replay.pictures import Image8, difference, overlay, triptych
+from lerobot_diagnostics.align.overlay import difference, encode_jpeg, overlay
+from lerobot_diagnostics.replay.pictures import Image8, triptych
 from lerobot_diagnostics.replay.pump import Moment
 from lerobot_diagnostics.report.rerun_log import JPEG_QUALITY, PREDICTED_RGB, RECORDED_RGB, RerunLog
 from lerobot_diagnostics.report.write import atomic_file
@@ -23,7 +24,7 @@ class Mp4:
 
     Args:
         path: The file; written whole or not at all.
-        alpha: Share of the live picture in the overlay.
+        alpha: Opacity of the recorded picture over the live one.
     """
 
     def __init__(self, path: Path, alpha: float) -> None:
@@ -49,7 +50,7 @@ class Mp4:
         sheet = self._sheet(moment)
         if self._stream is None:
             self._stream = self._container.add_stream(
-                "libx264", rate=1000, options={"preset": "ultrafast", "crf": "23"}
+                "libx264", rate=1000, options={"preset": "ultrafast", "crf": "23", "threads": "1"}
             )
             self._stream.height, self._stream.width = sheet.shape[:2]
             self._stream.pix_fmt = "yuv420p"
@@ -97,7 +98,7 @@ class Viewer(RerunLog):
         units: Their units.
         cameras: Live cameras.
         display, save: As for :class:`~lerobot_diagnostics.report.rerun_log.RerunLog`.
-        alpha: Share of the live picture in the overlay; None shows no overlay and no difference.
+        alpha: Opacity of the recorded picture over the live one; None shows no overlay and no difference.
     """
 
     MEASURE_EVERY = 15
@@ -161,7 +162,10 @@ class Viewer(RerunLog):
             if self._alpha is not None:
                 pictures |= {"overlay": overlay(live, recorded, self._alpha), "difference": difference(live, recorded)}
             for view, picture in pictures.items():
-                log.log(f"/{camera}/{view}", rr.Image(picture).compress(jpeg_quality=JPEG_QUALITY))
+                log.log(
+                    f"/{camera}/{view}",
+                    rr.EncodedImage(contents=encode_jpeg(picture, JPEG_QUALITY), media_type="image/jpeg"),
+                )
             if self._shown % self.MEASURE_EVERY == 0 and live.shape == recorded.shape:
                 motion = Registrar(recorded).fast(live)
                 if motion.found:

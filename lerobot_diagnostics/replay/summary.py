@@ -50,7 +50,7 @@ def summarize(
         checks: Findings from before the motion.
         pairs: ``{live camera: recorded key}``.
         moments: ``{episode: key moments}``.
-        alpha: Share of the live picture in overlays.
+        alpha: Opacity of the recorded picture in overlays.
         folder: The output folder.
         inputs, versions: For the report.
         tables: Shown before the others.

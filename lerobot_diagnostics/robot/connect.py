@@ -17,6 +17,9 @@ from lerobot_diagnostics.robot import parts
 
 FIELDS = ("homing_offset", "range_min", "range_max")
 
+TRIES = 3
+"""LeRobot connects with a hundred requests and repeats none: one lost packet would be enough to fail."""
+
 
 class CalibrationDiffersError(UsageError):
     """The calibration file and the motors do not agree, or there is no file. Neither was changed.
@@ -59,17 +62,25 @@ def connected(robot: Any) -> Iterator[Any]:
         UsageError: The port is missing, forbidden or busy, or a motor or camera does not answer.
     """
     _refuse_calibration(robot)
-    try:
-        robot.connect()
-    except BaseException as error:
-        _close(robot, release=False)  # nothing was moved: torque stays as it was found
-        if isinstance(error, UsageError) or not isinstance(error, Exception):
-            raise
-        raise _explain(robot, error) from error
+    for tries_left in reversed(range(TRIES)):
+        try:
+            robot.connect()
+            break
+        except BaseException as error:
+            _close(robot, release=False)  # nothing was moved: torque stays as it was found
+            if isinstance(error, UsageError) or not isinstance(error, Exception):
+                raise
+            if not (tries_left and _unanswered(str(error))):
+                raise _explain(robot, error) from error
     try:
         yield robot
     finally:
         disconnect(robot)
+
+
+def _unanswered(message: str) -> bool:
+    """Whether LeRobot says that a motor did not answer."""
+    return "motor check failed" in message or "status packet" in message
 
 
 def disconnect(robot: Any) -> None:
@@ -143,7 +154,7 @@ def _explain(robot: Any, error: Exception) -> UsageError:
     if closed is not None and isinstance(error, ConnectionError):
         return port_error(closed[1].port, f"--robot.{closed[0] and closed[0] + 'arm_config.'}port", error)
     text = " ".join(str(error).split())
-    if "motor check failed" in text or "status packet" in text:
+    if _unanswered(text):
         return UsageError(
             f"the motors do not all answer: {text}", "Check power and cables, and that no other program uses the port."
         )

@@ -1,0 +1,106 @@
+"""How punctual commands are on the wire: lerobot-replay-compare beside stock lerobot-replay in the same run.
+
+    python benchmarks/replay_timing.py --runs 5 --seconds 10
+
+Both replay the same episode at 30 Hz on the servo rig (tests/rig, POSIX only). Ours has two 640×480 network cameras,
+writes what the viewer shows to an .rrd file and records an mp4; stock has neither, because lerobot-replay takes no
+network cameras and shows nothing. "bare" is ours with the cameras only. The runs alternate. How late command k is
+counts from k / 30 s after the start, the start being where the most punctual command puts it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from make_dataset import make_dataset  # noqa: E402
+from rig import JOINTS, FramePublisher, ServoRig  # noqa: E402
+from rig.servos import REST, to_ticks, to_units  # noqa: E402
+
+FPS = 30
+
+
+def motion(_episode: int, length: int) -> np.ndarray:
+    """``[T, 6]`` a slow wave from the rest pose, on whole encoder ticks."""
+    t = np.arange(length) / FPS
+    columns = []
+    for number, joint in enumerate(JOINTS):
+        inwards = 1 if joint in ("shoulder_lift", "gripper") else -1
+        values = REST[joint] + inwards * 12 * (1 - np.cos(t * (0.5 + 0.1 * number)))
+        columns.append([to_units(joint, round(to_ticks(joint, value))) for value in values])
+    return np.array(columns).T
+
+
+def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray, str]:
+    """One replay in a process of its own: the times at which its goals arrived, and what it printed."""
+    rng = np.random.default_rng(0)
+    scene = cv2.GaussianBlur(rng.integers(0, 255, (480, 640, 3)).astype(np.uint8), (0, 0), 5)
+    start = dict(zip(JOINTS, motion(0, 1)[0], strict=True))
+    with ServoRig(start=start) as rig, FramePublisher(lambda _s: {"front": scene, "wrist": scene[::-1]}) as publisher:
+        rig.save_calibration(folder)
+        arguments = ["--robot.type=so101_follower", "--robot.id=rig", f"--robot.port={rig.port}"]
+        arguments += [f"--robot.calibration_dir={folder}", f"--dataset.root={data}", "--dataset.episode=0"]
+        if name == "stock":
+            code = "from lerobot.scripts.lerobot_replay import main; main()"
+            command = [sys.executable, "-c", code, *arguments, "--dataset.repo_id=local/data", "--play_sounds=false"]
+        else:
+            cameras = ", ".join(f"{camera}: {publisher.config(camera, 480, 640)}" for camera in ("front", "wrist"))
+            command = [sys.executable, "-m", "lerobot_diagnostics.cli.replay_compare", *arguments]
+            command += [f"--robot.cameras={{{cameras}}}", "--speed=1", "--yes=true", "--return_to_start=false"]
+            command += [f"--output_dir={folder / f'{name}{run}'}"]
+            if name == "ours":
+                command += ["--save_rrd=true", f"--record={folder / f'{run}.mp4'}"]
+        path = os.pathsep.join([str(ROOT), str(ROOT / "discovery"), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"{name} failed:\n{done.stdout[-3000:]}{done.stderr}")
+        times = np.array([write.time_s for write in rig.bank.writes("Goal_Position")])
+    return times, done.stdout
+
+
+def main() -> None:
+    """Print a row a run and the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    arguments = parser.parse_args()
+    frames = round(arguments.seconds * FPS)
+    rows: dict[str, list[tuple[float, ...]]] = {"stock": [], "ours": [], "bare": []}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        data = make_dataset(
+            folder / "data", lengths=(frames,), fps=FPS, states=motion, cameras={"front": "h264", "wrist": "h264"},
+            picture_size=(480, 640), actions=motion,
+        )  # fmt: skip
+        for run in range(arguments.runs):
+            for name in rows:
+                times, said = play(name, folder, data, run)
+                times = times[-frames:]
+                error = times - np.arange(frames) / FPS
+                error = (error - error.min()) * 1000
+                gap = np.abs(np.diff(times) - 1 / FPS) * 1000
+                rows[name].append((*np.percentile(error, [50, 99]), error.max(), *np.percentile(gap, [99])))
+                dropped = next((line for line in said.splitlines() if "not shown" in line), "")
+                print(
+                    f"{name:6} run {run}: late p50/p99/worst, period error p99, ms",
+                    np.round(rows[name][-1], 2),
+                    dropped,
+                )
+    for name, values in rows.items():
+        print(f"{name:6} median of {arguments.runs} runs:", np.round(np.median(values, axis=0), 2))
+
+
+if __name__ == "__main__":
+    main()
