@@ -1,5 +1,6 @@
 """Live pictures against a small recording: the pose nearest to the live one, and what has changed there."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,13 +28,18 @@ class FakeEpisode:
 
 
 RECORDING = SimpleNamespace(
-    episode=FakeEpisode, state_names=("joint.pos",), episode_indices=range(4), cameras=tuple(SEEDS)
+    episode=FakeEpisode, state_names=("joint.pos",), episode_indices=range(3), cameras=tuple(SEEDS)
 )
+
+
+@cache
+def references_at(angle):
+    return read_references(RECORDING, range(3), RECORDING.cameras, np.array([angle]))
 
 
 def judge(live, angle=10.0, tmp=None):
     state = np.array([angle])
-    references = read_references(RECORDING, range(4), RECORDING.cameras, state)
+    references = references_at(angle)
     return references, judge_views(live, references, state, tmp)
 
 
