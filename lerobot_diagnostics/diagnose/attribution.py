@@ -152,7 +152,7 @@ RULES: tuple[Rule, ...] = (
 """In this order. A code may appear twice with different causes: a recorded camera's DEAD is a fault of the data."""
 
 SUSPECTS = VIEW | _codes(
-    "ZERO_CHANGED JOINT_OFFSET END_STOP LEADER_OFFSET RENAME_ERASED SLOW_LOOP SLOW_INFERENCE STALE_FRAMES BUS_ERRORS"
+    "ZERO_CHANGED JOINT_OFFSET END_STOP LEADER_OFFSET RENAME_ERASED SLOW_LOOP STALE_FRAMES BUS_ERRORS"
 )
 """Codes whose *warning* is a cause where nothing failed: what has changed since the policy worked."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -381,7 +382,7 @@ class _Ladder:
 
 def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str, str]) -> Report:
     """One report of all rungs, its verdict from :mod:`.attribution`."""
-    found = silence([finding for step in climbed for finding in step.outcome.findings])
+    found = silence(_once(finding for step in climbed for finding in step.outcome.findings))
     unseen = inputs.robot is not None and inputs.baseline is None and not inputs.replay
     not_looked = [ZEROS] if unseen else []
     not_looked += [f"{step.rung.name}: {step.stopped}" for step in climbed if step.stopped]
@@ -402,6 +403,20 @@ def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str,
         tables=[ladder_table(climbed), *(table for step in climbed for table in step.outcome.tables)],
         pictures=[picture for step in climbed for picture in step.outcome.pictures],
     )
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """Two rungs that cannot tell the same thing say so once."""
+    kept: list[Finding] = []
+    unknown = set()
+    for finding in findings:
+        about = (finding.code, finding.subject)
+        if finding.status is Status.UNKNOWN and about in unknown:
+            continue
+        if finding.status is Status.UNKNOWN:
+            unknown.add(about)
+        kept.append(finding)
+    return kept
 
 
 def _healthy(climbed: Sequence[Climbed]) -> str:
@@ -427,7 +442,7 @@ def next_command(finding: Finding | None, inputs: Inputs) -> str:
     if inputs.robot is None:
         robot = " --robot.type=so101_follower --robot.port=<port> --robot.cameras=<cameras>"
         return f"`lerobot-diagnose{policy}{data}{robot}`"
-    robot = "".join(f" {flag}" for flag in inputs.robot_flags)
+    robot = "".join(f" {shlex.quote(flag)}" for flag in inputs.robot_flags)
     if not data:
         return f"`lerobot-diagnose{robot} --dataset.repo_id=<data set>`"
     return f"`lerobot-replay-compare{robot}{data} --dataset.episode=0`"
