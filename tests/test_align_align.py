@@ -191,6 +191,13 @@ def test_q_starts_nothing(recorded, tmp_path):
     assert case.robot.sent == []
 
 
+def test_enter_pressed_too_early_starts_nothing(recorded, tmp_path):
+    early = ScriptedKeys(["\n", "\n", None, None, None, "q"])  # typed while the recording was read
+    case = Case(recorded, tmp_path, SceneRobot(), early)
+    assert case.run() == 1
+    assert case.engine.started == 0 and case.robot.sent == []
+
+
 def test_swapped_cameras_are_refused_before_the_loop(recorded, tmp_path):
     robot = SceneRobot()
     robot.live = {"front": robot.live["top"], "top": robot.live["front"]}
@@ -226,7 +233,7 @@ def test_go_to_start_shows_asks_and_moves(recorded, tmp_path):
 
 
 def test_go_to_start_not_confirmed_moves_nothing(recorded, tmp_path):
-    case = Case(recorded, tmp_path, SceneRobot(AWAY), ScriptedKeys(["x"]), go_to_start=True)
+    case = case_with_key(recorded, tmp_path, SceneRobot(AWAY), "ENTER: move the arm", "x", go_to_start=True)
     assert case.run() == 1
     assert case.robot.sent == []
 

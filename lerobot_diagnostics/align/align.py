@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 FPS = 30.0
 REFUSED, INTERRUPTED = 1, 130
+EARLY_KEYS = 1000
 BLOCKING = frozenset({"SWAPPED", "MIRRORED", "CHANNELS", "DEAD", "FROZEN", "MISSING_CAMERA"})
 """Camera faults that no pushing mends. A view that was knocked away (UNKNOWN_VIEW) or turned can be aligned."""
 
@@ -149,6 +150,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             if self.config.strict:
                 self._console.print("not started: out of tolerance (--strategy.strict=true)")
                 raise SystemExit(REFUSED)
+            self._console.print("going on although not everything is in place")
         if self.config.then == "none":
             raise SystemExit(0)
         self._hand_over(ctx)
@@ -210,6 +212,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
         self._session.checks.append(approach.units)
         approach.show(self._read().joints, self._console)
         if not self.config.yes:
+            _discard(keys)
             self._console.print("ENTER: move the arm   any other key: quit")
             if not confirmed(keys, stopped, time.sleep):
                 raise SystemExit(INTERRUPTED if stopped() else REFUSED)
@@ -242,6 +245,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             if file is not None or viewer is not None:
                 displays.append(RerunView(viewer=viewer, file=file, tolerance=config.tolerance))
             worker = stack.enter_context(Worker(meter, time.perf_counter))
+            _discard(keys)
             pacer = Pacer(1 / FPS, stopped=ctx.runtime.shutdown_event.is_set)
 
             def read() -> Reading | None:
@@ -276,6 +280,13 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             raise SystemExit(REFUSED) from None
         finally:
             self._moved = self._moved or checked.sent
+
+
+def _discard(keys: Keys) -> None:
+    """Forget what was typed while nothing was asked: an early ENTER must not start the arm."""
+    for _ in range(EARLY_KEYS):
+        if keys.poll() is None:
+            return
 
 
 def _viewer(cfg: Any) -> Any:

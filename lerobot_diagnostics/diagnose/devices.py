@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lerobot_diagnostics.diagnose.live import Arm, LiveRobot, Picture, Reading
+from lerobot_diagnostics.diagnose.live import Arm, LiveRobot, Picture, Reading, settled
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table
 from lerobot_diagnostics.robot import calibration as calibrations
 from lerobot_diagnostics.robot.connect import FIELDS
@@ -182,10 +183,9 @@ def read_registers(arm: Arm) -> dict[str, dict[str, int]]:
     values: dict[str, dict[str, int]] = {}
     for name in arm.answering:
         for register in REGISTERS:
-            try:
-                values.setdefault(name, {})[register] = int(arm.bus.read(register, name, normalize=False, num_retry=2))
-            except (OSError, KeyError, RuntimeError):
-                continue
+            value = settled(functools.partial(arm.bus.read, register, name, normalize=False, num_retry=2))
+            if value is not None:
+                values.setdefault(name, {})[register] = int(value)
     return values
 
 
@@ -231,11 +231,11 @@ def judge_supply(prefix: str, registers: Mapping[str, Mapping[str, int]]) -> lis
 
 def judge_arm(arm: Arm) -> tuple[list[Finding], list[Table]]:
     """:func:`judge_calibration` of an open arm; registers that cannot be read are left out."""
+    motors = (settled(arm.bus.read_calibration) if not arm.silent else None) or {}
     try:
-        motors = arm.bus.read_calibration() if not arm.silent else {}
         positions = arm.bus.sync_read("Present_Position", arm.answering, normalize=False, num_retry=2)
     except (OSError, RuntimeError):
-        motors, positions = {}, {}
+        positions = {}
     full_turn = KOCH if "koch" in str(getattr(arm.part, "name", "")) else calibrations.FULL_TURN
     path = Path(arm.part.calibration_fpath)
     return judge_calibration(arm.prefix, arm.part.calibration, motors, positions, path, full_turn=full_turn)

@@ -7,7 +7,7 @@ and the cameras beside it. A robot without a serial bus (simulated, or behind a 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +115,24 @@ class LiveRobot:
                 reading.pictures[key] = np.asarray(value)
             elif np.ndim(value) == 0:
                 reading.joints[key] = float(value)
+
+
+def settled[Value](read: Callable[[], Value], tries: int = 4) -> Value | None:
+    """A value that two readings in a row agree on; None where none do, or reading fails.
+
+    After a late answer the next question may be answered with it: one reading alone is not to be believed.
+    """
+    last: Value | None = None
+    for _ in range(tries):
+        try:
+            value = read()
+        except (OSError, KeyError, RuntimeError):
+            last = None
+            continue
+        if last is not None and value == last:
+            return value
+        last = value
+    return None
 
 
 def _culprit(arm: Arm) -> str:

@@ -112,23 +112,23 @@ def judge_by_sight(
     arm = driver.arm
     keys = match(JOINTS, list(arm.joints))
     if lost := [joint for joint, key in keys.items() if key is None]:
-        return _cannot(f"the robot has no joint {', '.join(lost)}")
+        return cannot(f"the robot has no joint {', '.join(lost)}")
     try:
         before = recorded_poses(recording, list(cameras), list(episodes))
     except CannotTellError as reason:
-        return _cannot(str(reason))
+        return cannot(str(reason))
     poses = clearest(before.readings, looks)
     if len(poses) < 4:
-        return _cannot("the recording has no four poses that are high enough above the table to drive to")
+        return cannot("the recording has no four poses that are high enough above the table to drive to")
     seconds = _duration(poses) / SPEED + len(poses) * (REST_S + 1)
     if not driver.desk.confirm(
         f"The arm moves to {len(poses)} recorded poses, the highest first, at {SPEED:.0f}°/s: about {seconds:.0f} s. "
         "Keep clear, then press ENTER; Ctrl-C stops."
     ):
-        return _cannot("stopped before it moved")
+        return cannot("stopped before it moved")
     first = driver.player.read()
     if isinstance(first, Ending):
-        return _cannot(first.detail)
+        return cannot(first.detail)
     start = {str(key): first.joints[str(key)] for key in keys.values()}
     recorded = [_goal(arm, keys, reading) for reading in before.readings]
 
@@ -148,7 +148,7 @@ def judge_by_sight(
     except MotionEndedError as ended:
         return _stopped(ended.ending)
     except UsageError as error:  # no safe way to a pose
-        return _cannot(str(error))
+        return cannot(str(error))
     return Outcome(findings, results={"poses": poses.tolist(), "cameras": dict(cameras)})
 
 
@@ -211,14 +211,17 @@ def judge_replay(
     return Outcome(report.findings, report.tables, report.pictures, {**report.results, "landed": landed})
 
 
-def _cannot(reason: str) -> Outcome:
+def cannot(reason: str) -> Outcome:
+    """Calibration by sight did not decide."""
     summary = f"Calibration by sight: {reason}."
     return Outcome([Finding("JOINT_OFFSET", Status.UNKNOWN, Cause.CALIBRATION, "arm", summary)])
 
 
 def _stopped(ending: Ending) -> Outcome:
     status = Status.UNKNOWN if ending.end == "stopped" else Status.FAIL
-    code = {"stalled": "OVERLOAD", "not arrived": "STANDING_ERROR", "arm lost": "BUS_ERRORS"}.get(ending.end, "TRACKING")
+    code = {"stalled": "OVERLOAD", "not arrived": "STANDING_ERROR", "arm lost": "BUS_ERRORS"}.get(
+        ending.end, "TRACKING"
+    )
     cause = Cause.CAMERAS if ending.end == "camera lost" else Cause.MOTORS
     code = "DEAD" if cause is Cause.CAMERAS else code
     subject = ending.joint or ("camera" if cause is Cause.CAMERAS else "arm")

@@ -7,6 +7,7 @@ nothing leaves the machine.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -17,12 +18,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from lerobot_diagnostics.diagnose.live import Arm, LiveRobot, Picture
+from lerobot_diagnostics.diagnose.live import Arm, LiveRobot, Picture, settled
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table
 from lerobot_diagnostics.report.write import atomic_file, file_name
 from lerobot_diagnostics.robot import calibration as calibrations
-from lerobot_diagnostics.vision import compare_views
+from lerobot_diagnostics.vision import Comparer, ReferenceViews, is_dead
 
 SCHEMA = 1
 FILE = "snapshot.json"
@@ -43,6 +44,9 @@ CAMERA_SETTINGS = {
 IDENTITY = ("type", "index_or_path", "serial_number_or_name", "server_address", "port", "camera_name")
 MODE = ("width", "height", "fps", "color_mode", "rotation", "fourcc")
 
+TRIES = 3
+"""More readings after one that failed."""
+
 REST_DEG = 3.0
 """Degrees (or units) within which a joint stands where it stood; servos at P = 16 stand 2–3° off their goal."""
 
@@ -59,6 +63,10 @@ def take(
         now: The clock.
     """
     reading = live.read()
+    for _ in range(TRIES):
+        if not reading.failed:
+            break
+        reading = live.read()
     cameras = {}
     for name in sorted({*reading.pictures, *live.cameras}):
         cameras[name] = _camera(live.cameras.get(name))
@@ -122,13 +130,10 @@ def _arm(arm: Arm) -> dict[str, Any]:
     registers: dict[str, dict[str, int]] = {}
     for name in arm.answering:
         for register in REGISTERS:
-            try:
-                registers.setdefault(name, {})[register] = int(
-                    arm.bus.read(register, name, normalize=False, num_retry=2)
-                )
-            except (OSError, KeyError, RuntimeError):
-                continue
-    motors = arm.bus.read_calibration() if arm.answering and not arm.silent else {}
+            value = settled(functools.partial(arm.bus.read, register, name, normalize=False, num_retry=2))
+            if value is not None:
+                registers.setdefault(name, {})[register] = int(value)
+    motors = (settled(arm.bus.read_calibration) if not arm.silent else None) or {}
     return {
         "port": str(arm.bus.port),
         "calibration_file": str(arm.part.calibration_fpath),
@@ -195,8 +200,29 @@ def diff(
     findings += _camera_changes(before["cameras"], after["cameras"])
     both = {name: picture for name, picture in pictures_after.items() if name in pictures_before}
     if both:
-        findings += compare_views(both, {name: [picture] for name, picture in pictures_before.items()})
+        findings += _views(both, pictures_before, before["joints"], after["joints"])
     return findings, _tables(before, after)
+
+
+def _views(
+    live: Mapping[str, Picture],
+    reference: Mapping[str, Picture],
+    joints_before: Mapping[str, float],
+    joints_after: Mapping[str, float],
+) -> list[Finding]:
+    """The pictures compared; where the arm stands as it stood, so do cameras on it."""
+    names = [name for name in joints_before if name in joints_after]
+    pose = np.array([joints_before[name] for name in names])
+    now = np.array([joints_after[name] for name in names])
+    same = bool(names) and bool((np.abs(now - pose) <= REST_DEG).all())
+    views = ReferenceViews(
+        {
+            name: ReferenceViews.build({name: [picture]}, states=pose[None], episodes=[0]).cameras[name]
+            for name, picture in reference.items()
+            if not is_dead(picture)
+        }
+    )
+    return Comparer(views).compare(live, state=now if same else None) if views.cameras else []
 
 
 def _arm_changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Finding]:

@@ -16,8 +16,8 @@ from lerobot_diagnostics.openloop.pictures import draw
 from lerobot_diagnostics.openloop.scores import Side, read_baselines, spread
 from lerobot_diagnostics.openloop.split import (
     HELD_OUT,
-    UNSEEN,
     TRAIN,
+    UNSEEN,
     Split,
     TrainingData,
     derive_split,

@@ -8,7 +8,7 @@ import numpy as np
 
 from lerobot_diagnostics.findings import Cause, Finding, Status
 from lerobot_diagnostics.sight.camera import Array
-from lerobot_diagnostics.sight.explain import BASE, SEVERAL, Explained, Explanation
+from lerobot_diagnostics.sight.explain import BASE, SEVERAL, UNDERRATED, Explained, Explanation
 from lerobot_diagnostics.sight.model import JOINTS, PAN_AXIS_M
 from lerobot_diagnostics.sight.solve import Solved
 
@@ -133,7 +133,7 @@ def _offset(one: Explanation, joint: str, evidence: Mapping[str, object]) -> Fin
 
 def _base_moved(one: Explanation, evidence: Mapping[str, object]) -> Finding:
     forward, left, turn = one.fit.scene.base * (1000, 1000, np.rad2deg(1))
-    error = np.sqrt(np.diag(one.fit.covariance))[-3:] * (1000, 1000, np.rad2deg(1))
+    error = UNDERRATED * np.sqrt(np.diag(one.fit.covariance))[-3:] * (1000, 1000, np.rad2deg(1))
     return Finding(
         "BASE_MOVED",
         Status.FAIL,
