@@ -185,6 +185,15 @@ def test_then_none_ends_without_the_policy(recorded, tmp_path):
     assert case.robot.sent == [] and case.engine.started == 0
 
 
+def test_it_starts_by_itself_without_a_keyboard(recorded, tmp_path):
+    case = Case(recorded, tmp_path, SceneRobot(), NoKeys(), auto_start=True, then="none")
+    assert case.run() == 0
+    assert "starting in 5 s" in case.out.getvalue() and "starting in 1 s" in case.out.getvalue()
+    assert case.report["results"]["ending"] == "counted down"
+    assert case.report["timings"]["align_s"] > 5.0
+    assert case.robot.sent == []
+
+
 def test_q_starts_nothing(recorded, tmp_path):
     case = case_with_key(recorded, tmp_path, SceneRobot(), key="q", then="none")
     assert case.run() == 1  # so that nothing behind && starts

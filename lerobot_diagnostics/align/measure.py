@@ -185,6 +185,9 @@ THUMB = (64, 48)
 STIR_LEVELS = 8.0
 STIR_CELLS = 4
 COMPARE_S = 0.25
+"""Recorded pictures of four data sets, 0.25 s apart, while a joint moves by more than 3 % of its range: median 105 to
+1668 of 3072 cells, and 4 or more in 92 to 99 % of the pairs (76 % with two arms, where one wrist may rest).
+Sensor noise of 2 levels and flicker of 6 % stir none."""
 
 
 class MotionDetector:
