@@ -14,6 +14,7 @@ import vision_scenes as scenes
 from fake_robot import KEYS, FakeRobot
 from lerobot.rollout.context import HardwareContext, RolloutContext, RuntimeContext
 from lerobot.rollout.robot_wrapper import ThreadSafeRobot
+from make_dataset import make_dataset
 from rich.console import Console
 from rig.servos import REST
 
@@ -332,6 +333,18 @@ def test_bad_settings_are_refused_before_anything_connects(recorded, capsys, set
     assert stop.value.code == 2
     said = capsys.readouterr().err.strip()
     assert line in said and len(said.splitlines()) == 1
+
+
+def test_a_reference_whose_videos_are_gone(tmp_path, capsys):
+    root = make_dataset(tmp_path / "data", cameras={"front": "h264"})
+    for video in root.rglob("*.mp4"):
+        video.unlink()
+    with pytest.raises(SystemExit):
+        AlignStrategyConfig(reference=ReferenceConfig(root=str(root), episode=1))
+    said = capsys.readouterr().err.strip()
+    assert f"--strategy.reference.root={root} lacks videos/observation.images.front/" in said
+    assert said.endswith("Restore the file, or choose other episodes with --strategy.reference.episode.")
+    assert len(said.splitlines()) == 1
 
 
 def test_stock_rollout_says_it_in_one_line_before_it_loads_or_connects_anything(
