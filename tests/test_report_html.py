@@ -162,3 +162,12 @@ def test_an_empty_report_is_a_page(tmp_path):
     page = Page(render_html(Report("lerobot-x", Verdict("undecided", "nothing was checked")), tmp_path))
     assert "nothing was checked" in "".join(page.words)
     assert not page.all("table") and not page.all("article")
+
+
+def test_a_table_of_statuses_stands_under_the_verdict_with_its_pills(tmp_path):
+    ladder = Table("The ladder", ["rung", "status"], [["files", "pass"], ["devices", "unknown"]])
+    text = render_html(report(tables=[ladder]), tmp_path)
+    assert text.index("The ladder") < text.index('id="findings"')
+    assert '<span class="pill unknown">unknown</span>' in text
+    assert 'id="tables"' not in text  # nothing else to list there
+    Page(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,6 @@ from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Report
 
 if TYPE_CHECKING:
-    from lerobot_diagnostics.openloop.split import TrainingData
     from lerobot_diagnostics.recording import Recording
 
 COMMAND = "lerobot-open-loop-eval"
@@ -76,11 +74,8 @@ class OpenLoopEvalConfig:
 def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
     """Run the command: find, predict, judge, write, print."""
     from lerobot_diagnostics.openloop.checkpoint import find_checkpoints, load_policy
-    from lerobot_diagnostics.openloop.evaluate import ablate_pictures, evaluate
-    from lerobot_diagnostics.openloop.pictures import draw
-    from lerobot_diagnostics.openloop.scores import read_baselines
-    from lerobot_diagnostics.openloop.split import HELD_OUT, NOT_GIVEN, TRAIN, derive_split, training_data
-    from lerobot_diagnostics.openloop.summary import stats_findings, summarize
+    from lerobot_diagnostics.openloop.session import choose_episodes, open_session, run_session
+    from lerobot_diagnostics.openloop.summary import stats_findings
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
     from lerobot_diagnostics.report.write import prepare_output_dir, write_report
@@ -90,112 +85,47 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
         raise UsageError("no checkpoint was named.", "Pass --policy.path=<checkpoint folder or Hub id>.")
     refs = find_checkpoints(path)
     overrides = [*parser.get_yaml_overrides("policy"), *(parser.get_cli_overrides("policy") or [])]
-    training = training_data(refs[-1].read_json("train_config.json"))
-    recording, same = _open(cfg.dataset, training, Path(refs[-1].path) if refs[-1].local else None)
-    given = training.episodes if training and training.episodes is not None else recording.episode_indices
-    asked = [e for e in given if e in recording.episode_indices] if same and training and training.eval_split else []
-    first_task = {e: recording.episode(e).task for e in asked}
-    split = derive_split(training, same_dataset=same, episodes=recording.episode_indices, first_task=first_task)
-    episodes = _choose(cfg, split.sides, (TRAIN, HELD_OUT, NOT_GIVEN))
+    data = cfg.dataset
+    session = open_session(refs, repo_id=data.repo_id, root=data.root, revision=data.revision, convert=data.convert)
+    recording = session.recording
+    episodes = choose_episodes(session.split, data.episodes, None if cfg.all_episodes else EPISODES_PER_SIDE)
     for index in episodes:
         recording.episode(index)  # says which exist, before anything is made
-    baselines = read_baselines(recording, split.of(TRAIN), episodes)
 
     def load(ref: Any) -> Any:
         return load_policy(ref, device=cfg.device, rename_map=cfg.rename_map, overrides=overrides)
 
     loaded = load(refs[-1])
-    stats = stats_findings(loaded, recording, trained_on=same, limit=200)
+    stats = stats_findings(loaded, recording, trained_on=session.same, limit=200)
     output_dir = prepare_output_dir(cfg.output_dir, COMMAND)
     with _progress() as progress:
-        evaluation = evaluate(
-            recording,
-            [(index, split.sides[index]) for index in episodes],
-            refs,
-            lambda ref: loaded if ref is refs[-1] else load(ref),
+        report, sides, units = run_session(
+            session,
+            loaded,
+            load,
+            episodes,
+            stats=stats,
+            inputs={
+                "policy.path": path,
+                "checkpoints": [ref.label for ref in refs],
+                "dataset": recording.label,
+                "episodes": episodes,
+                "rename_map": dict(loaded.rename_map),
+                "device": loaded.device,
+                "batch_size": cfg.batch_size,
+                "policy_overrides": overrides,
+            },
+            versions=collect_versions(),
+            output_dir=output_dir,
             batch_size=cfg.batch_size,
             seed=cfg.seed,
             progress=progress,
         )
-    finished = not evaluation.interrupted and loaded.ref.label in evaluation.plans
-    ablation = ablate_pictures(evaluation, loaded, recording, seed=cfg.seed) if finished else None
-    report, sides, units = summarize(
-        evaluation,
-        recording,
-        split,
-        baselines,
-        ablation=ablation,
-        stats=stats,
-        inputs={
-            "policy.path": path,
-            "checkpoints": [ref.label for ref in refs],
-            "dataset": recording.label,
-            "episodes": episodes,
-            "rename_map": dict(loaded.rename_map),
-            "device": loaded.device,
-            "batch_size": cfg.batch_size,
-            "policy_overrides": overrides,
-        },
-        versions=collect_versions(),
-        output_dir=output_dir,
-    )
-    if sides:
-        drawn = list(
-            draw(output_dir, list(sides.values()), recording.action_names, units, recording.fps, recording.cameras)
-        )
-        report = dataclasses.replace(report, pictures=[*report.pictures, *drawn])
     files = list(write_report(report, output_dir))
     if sides and (cfg.display_data or cfg.save_rrd):
         files += _log_to_rerun(cfg, output_dir, sides, recording, units)
     print_report(report, files)
     return report
-
-
-def _open(args: DatasetArgs, training: TrainingData | None, checkpoint: Path | None) -> tuple[Recording, bool]:
-    """The data set asked for, or the one training used; and whether it is that one."""
-    from lerobot_diagnostics.openloop.split import resolve_root
-    from lerobot_diagnostics.recording import open_recording
-
-    repo_id, root = args.repo_id, args.root
-    trained_root = resolve_root(training.root, checkpoint) if training else None
-    if repo_id is None and root is None:
-        if training is None:
-            raise UsageError(
-                "the checkpoint does not say which data set it was trained on.",
-                "Pass --dataset.repo_id=user/name or --dataset.root=<folder>.",
-            )
-        if training.root is not None and trained_root is None:
-            raise UsageError(
-                f"the training data set's folder {training.root} is not here.", "Pass --dataset.root=<folder>."
-            )
-        repo_id, root = training.repo_id, str(trained_root) if trained_root else None
-    recording = open_recording(repo_id, root=root, revision=args.revision, convert=args.convert)
-    same = training is not None and (
-        (trained_root is not None and recording.root.resolve() == trained_root.resolve())
-        or (repo_id is not None and repo_id == training.repo_id)
-    )
-    return recording, same
-
-
-def _choose(cfg: OpenLoopEvalConfig, sides: Any, order: tuple[str, ...]) -> list[int]:
-    """Episodes to evaluate: those asked for, else some of each side (not given to training: only without held-out)."""
-    from lerobot_diagnostics.openloop.scores import spread
-
-    known = sorted(sides)
-    if cfg.dataset.episodes is not None:
-        if not cfg.dataset.episodes:
-            raise UsageError("--dataset.episodes=[] names no episode.", f"There are {len(known)}: 0-{known[-1]}.")
-        unknown = [e for e in cfg.dataset.episodes if e not in sides]
-        if unknown:
-            raise UsageError(
-                f"there is no episode {unknown[0]}; the data set has 0-{known[-1]}.", "Choose with --dataset.episodes."
-            )
-        return sorted(set(cfg.dataset.episodes))
-    train, held_out, not_given = ([e for e in known if sides[e] == side] for side in order)
-    others = [e for e in known if sides[e] not in order]
-    groups = [train, held_out if held_out else not_given, others]
-    limit = len(known) if cfg.all_episodes else EPISODES_PER_SIDE
-    return sorted(e for group in groups for e in spread(group, limit))
 
 
 class _progress:  # noqa: N801

@@ -98,7 +98,7 @@ def read_baselines(recording: Recording, train: Sequence[int], evaluated: Sequen
     )
 
 
-def spread(items: Sequence[int], count: int) -> list[int]:
+def spread[Item](items: Sequence[Item], count: int) -> list[Item]:
     """At most ``count`` of ``items``, evenly spread, in order."""
     if len(items) <= count:
         return list(items)

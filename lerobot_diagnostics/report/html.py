@@ -82,7 +82,12 @@ def _render(report: Report, pictures: Mapping[Picture, _Embedded]) -> str:
 
 def _table(table: Table) -> dict[str, Any]:
     cells, numeric = format_columns(table.rows, len(table.columns))
-    return {"title": table.title, "columns": table.columns, "rows": cells, "numeric": numeric, "note": table.note}
+    # A table of statuses (diagnose's ladder) is drawn under the verdict, its statuses as the findings' are.
+    status = list(table.columns).index("status") if "status" in table.columns else None
+    return {
+        "title": table.title, "columns": table.columns, "rows": cells, "numeric": numeric, "note": table.note,
+        "status": status,
+    }  # fmt: skip
 
 
 def _embed(pictures: Sequence[Picture], base_dir: Path, room: int) -> dict[Picture, _Embedded]:

@@ -1,0 +1,129 @@
+"""lerobot-diagnose as a user types it: a made data set and checkpoint, and the shared real recordings where present."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lerobot_diagnostics.cli.diagnose import main
+from tests.make_dataset import make_dataset
+from tests.test_cli_open_loop_eval import save_checkpoint
+
+DATA = os.environ.get("LEROBOT_DIAGNOSTICS_DATA")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    torch.manual_seed(0)
+    root = tmp_path_factory.mktemp("made")
+    make_dataset(root / "data", lengths=(40, 40, 40, 40), cameras={"front": "h264"})
+    save_checkpoint(root / "model", root / "data")
+    return root
+
+
+def run(monkeypatch, out, *flags):
+    monkeypatch.setattr("sys.argv", ["lerobot-diagnose", *map(str, flags), f"--output_dir={out}"])
+    code = main()
+    report = out / "report.json"
+    return code, json.loads(report.read_text()) if report.exists() else None
+
+
+def codes(report, *statuses):
+    return {f["code"] for f in report["findings"] if f["status"] in statuses}
+
+
+def ladder(report):
+    return {row[0]: row[1] for row in report["tables"][0]["rows"]}
+
+
+def test_policy_and_data_set_alone_work_offline(made, tmp_path, monkeypatch, capsys):
+    code, report = run(monkeypatch, tmp_path / "out", f"--policy.path={made / 'model'}")
+    assert code == 1  # a random policy
+    assert report["verdict"]["cause"] == "data"  # the statistics it was saved with are made up
+    assert {"STATS_STALE", "POOR_FIT"} <= set(report["verdict"]["because"])
+    assert ladder(report)["files"] == "pass"
+    assert ladder(report)["open loop"] == "fail"
+    assert "MISSING_FILES" in codes(report, "pass")
+    said = capsys.readouterr().out
+    assert said.index("1. files") < said.index("open loop: predicts")
+    assert (tmp_path / "out" / "report.html").read_text().count("The ladder")
+
+
+def test_a_missing_video_is_a_finding_and_not_the_end(made, tmp_path, monkeypatch):
+    import shutil
+
+    root = tmp_path / "data"
+    shutil.copytree(made / "data", root)
+    next(root.glob("videos/**/*.mp4")).unlink()
+    code, report = run(monkeypatch, tmp_path / "out", f"--dataset.root={root}")
+    assert code == 1
+    assert codes(report, "fail") == {"MISSING_FILES"}
+    assert report["verdict"]["because"] == ["MISSING_FILES"]
+
+
+def test_a_checkpoint_without_weights_is_named_and_the_files_are_still_judged(made, tmp_path, monkeypatch):
+    import shutil
+
+    model = tmp_path / "model"
+    shutil.copytree(made / "model", model)
+    (model / "model.safetensors").unlink()
+    code, report = run(monkeypatch, tmp_path / "out", f"--policy.path={model}", f"--dataset.root={made / 'data'}")
+    assert code == 1
+    assert "model.safetensors" in report["verdict"]["summary"]
+    assert ladder(report)["files"] == "pass"
+
+
+def test_a_fault_of_the_data_outranks_what_it_explains(tmp_path, monkeypatch):
+    def actions(_episode, length):
+        return (60 * np.sin(np.arange(length)[:, None] / 15 + np.arange(6))).astype(np.float32)
+
+    def reversed_lift(episode, length):
+        return actions(episode, length) * np.array([1, -1, 1, 1, 1, 1], np.float32)
+
+    root = make_dataset(tmp_path / "data", lengths=(120,), actions=actions, states=reversed_lift)
+    code, report = run(monkeypatch, tmp_path / "out", f"--dataset.root={root}")
+    assert code == 1
+    assert report["verdict"]["cause"] == "calibration"
+    assert report["verdict"]["because"] == ["SIGN"]
+
+
+def test_a_policy_that_is_not_there_is_one_line(tmp_path, monkeypatch, capsys):
+    code, report = run(monkeypatch, tmp_path / "out", "--policy.path=/nowhere/at/all", "--dataset.root=/nowhere")
+    assert (code, report) == (2, None)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+HEALTHY = {
+    "bridge_toysink_3cam": (),
+    "g1_inspire_bottle": (),
+    "pusht_image_slice": (),
+    "so101_sim_2cam": (),
+    "so101_record_test_stateonly": (),
+    "so101_bimanual_cloth": ("--dataset.episodes=[1,2,3,4,5,6,7]",),
+}
+
+
+@pytest.mark.skipif(not DATA, reason="needs LEROBOT_DIAGNOSTICS_DATA")
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_recordings_do_not_fail(name, tmp_path, monkeypatch):
+    root = Path(DATA) / name / "v30"
+    code, report = run(monkeypatch, tmp_path / "out", f"--dataset.root={root}", *HEALTHY[name])
+    assert (code, codes(report, "fail")) == (0, set())
+    assert report["verdict"]["cause"] == "none_found"
+
+
+@pytest.mark.skipif(not DATA, reason="needs LEROBOT_DIAGNOSTICS_DATA")
+def test_known_defects_are_found(tmp_path, monkeypatch):
+    code, cloth = run(monkeypatch, tmp_path / "a", f"--dataset.root={Path(DATA) / 'so101_bimanual_cloth/v30'}")
+    assert code == 1
+    dead = next(f for f in cloth["findings"] if f["code"] == "DEAD")
+    assert (dead["subject"], dead["evidence"]["episodes"]) == ("recorded cam0", [0])
+    assert "relabelled" in next(f for f in cloth["findings"] if f["code"] == "LAG")["summary"]
+    root = Path(DATA) / "so101_record_test_stateonly/v30"
+    _, test = run(monkeypatch, tmp_path / "b", f"--dataset.root={root}")
+    assert next(f for f in test["findings"] if f["code"] == "LAG")["evidence"]["lag_frames"] == 4
+    units = next(f for f in test["findings"] if f["code"] == "UNITS_MISMATCH" and f["status"] == "warn")
+    assert units["evidence"]["recorded"] == "range_m100_100"
