@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -92,10 +92,21 @@ class Meter:
             return measured
         if still and due:
             self._slow_at[camera] = now
-            at = [recorded, *self.reference.others.get(camera, ())]
-            _, changes = locate_changes(like(picture, recorded), at, background)
-            self._changes[camera] = tuple(changes)
+            others = self.reference.others.get(camera, ())
+            self._changes[camera] = tuple(_displaced(like(picture, recorded), recorded, others, background))
         return replace(measured, changes=self._changes.get(camera))
+
+
+def _displaced(live: Picture, recorded: Picture, others: Sequence[Picture], background: Background) -> list[Change]:
+    """Base and objects against this very picture, wherever objects lay in other episodes.
+
+    One picture alone calls its largest thing the arm; other episodes at the same pose then say whether it is.
+    """
+    changes = locate_changes(live, [recorded], background)[1]
+    if others and any(c.kind == "arm" for c in changes):
+        confirmed = any(c.kind == "arm" for c in locate_changes(live, [recorded, *others], background)[1])
+        changes = [c if confirmed or c.kind != "arm" else replace(c, kind="object") for c in changes]
+    return changes
 
 
 class Worker:
