@@ -88,7 +88,8 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
                 )
             robot = ctx.hardware.robot_wrapper.inner
             recording = open_reference(config.reference, cfg.policy.pretrained_path)
-            sizes = {k: (v[0], v[1]) for k, v in robot.observation_features.items() if isinstance(v, tuple)}
+            features = robot.observation_features.items()
+            sizes = {k: (v[0], v[1]) for k, v in features if isinstance(v, tuple) and v[-1] == 3}  # no depth maps
             cameras = pair_cameras(recording, sizes, cfg.rename_map)
             for name in config.view_width_mm:
                 if name not in cameras:
