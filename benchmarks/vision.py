@@ -500,8 +500,8 @@ def simulated(full: bool) -> None:
     cameras = ("top", "front")
     sweep: dict[str, list[np.ndarray]] = {c: [] for c in cameras}
     at_pose: dict[str, list[np.ndarray]] = {c: [] for c in cameras}
-    for episode in range(4):
-        world = start(SimFaults(), CUBE_XY_M if episode == 0 else near(CUBE_XY_M, 0.03))
+    for _ in range(4):
+        world = start(SimFaults(), near(CUBE_XY_M, 0.001))
         for c in cameras:
             at_pose[c].append(world.render(c, *size))
         for k in range(5):

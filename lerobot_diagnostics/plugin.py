@@ -29,8 +29,22 @@ def _register_align_strategy() -> None:
     _seam.install()
 
 
-# Each registration stands alone: one that fails must neither break a LeRobot command nor take the others with it.
-for _register in (_register_simulated_arm, _register_demonstration_policy, _register_align_strategy):
+def _register_camera_guard() -> None:
+    if "lerobot.processor" not in sys.modules:
+        return  # a command without processors. A guarded checkpoint names the step by class path and needs no registry
+    from lerobot_diagnostics.guard.step import register
+
+    register()
+
+
+_REGISTRATIONS = (
+    _register_simulated_arm,
+    _register_demonstration_policy,
+    _register_align_strategy,
+    _register_camera_guard,
+)
+# Each stands alone: one that fails must neither break a LeRobot command nor take the others with it.
+for _register in _REGISTRATIONS:
     try:
         _register()
     except Exception as error:

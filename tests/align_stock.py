@@ -87,10 +87,10 @@ class Rollout:
         for line in self.process.stdout:
             self.out += line
 
-    def wait_for(self, text: str, timeout_s: float = 90) -> None:
-        """Wait until it has printed ``text``."""
+    def wait_for(self, text: str, timeout_s: float = 90, after: str = "") -> None:
+        """Wait until it has printed ``text``, behind the last ``after``."""
         end = time.monotonic() + timeout_s
-        while text not in self.out:
+        while text not in self.out[self.out.rfind(after) if after else 0 :]:
             assert time.monotonic() < end, f"{text!r} never came:\n{self.out}"
             assert self.process.poll() is None or text in self.out, f"ended before {text!r}:\n{self.out}"
             time.sleep(0.01)

@@ -316,3 +316,24 @@ def test_bad_settings_are_refused_before_anything_connects(recorded, capsys, set
     assert stop.value.code == 2
     said = capsys.readouterr().err.strip()
     assert line in said and len(said.splitlines()) == 1
+
+
+def test_stock_rollout_says_it_in_one_line_before_it_loads_or_connects_anything(
+    recorded, tmp_path, capsys, monkeypatch
+):
+    from lerobot.scripts import lerobot_rollout
+    from rig import stock
+
+    policy = stock.checkpoint(tmp_path / "policy", dict.fromkeys(SCENES, (240, 320)), REST)
+    train = {"dataset": {"repo_id": "local/scenes", "root": str(recorded)}}
+    (policy / "train_config.json").write_text(json.dumps(train))  # where the reference comes from by default
+    flags = [f"--policy.path={policy}", "--robot.type=so101_follower", "--robot.port=/dev/none"]
+    monkeypatch.setattr(
+        "sys.argv", ["lerobot-rollout", *flags, "--strategy.type=align", "--strategy.reference.episode=7"]
+    )
+    with pytest.raises(SystemExit) as stop:
+        lerobot_rollout.rollout()
+    assert stop.value.code == 2
+    said = capsys.readouterr().err.strip()
+    assert f"--strategy.reference.root={recorded} has no episode 7; it has 0-1." in said
+    assert len(said.splitlines()) == 1

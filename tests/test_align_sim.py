@@ -1,6 +1,7 @@
-"""The printed correction, applied to the simulated camera, brings it back: the loop closed without a hand."""
+"""On the simulated arm: the printed correction brings a camera back, and stock rollout hands over or refuses."""
 
 import io
+import json
 import re
 from importlib.util import find_spec
 
@@ -10,21 +11,25 @@ import pytest
 if not find_spec("mujoco"):  # not imported here: the package chooses the renderer first
     pytest.skip("extra sim", allow_module_level=True)
 
+import align_stock
 from rich.console import Console
+from rig import stock
 from test_align_loop import Inline
 
 from lerobot_diagnostics.align.loop import Settings, align
 from lerobot_diagnostics.align.misalignment import Tolerance
 from lerobot_diagnostics.align.reference import Reference
 from lerobot_diagnostics.align.terminal import TerminalView
-from lerobot_diagnostics.sim.config_so101_sim import CameraFault, SimFaults
-from lerobot_diagnostics.sim.world import World
+from lerobot_diagnostics.sim.config_so101_sim import CameraFault, SimCameraConfig, SimFaults, SO101SimConfig
+from lerobot_diagnostics.sim.record import record
+from lerobot_diagnostics.sim.world import REST, World
 from lerobot_diagnostics.vision import register
 
 WIDTH, HEIGHT = 640, 480
 DISTANCE_M = {"front": 0.605, "top": 0.80}
 """From the camera to what its picture's centre shows (sim/scene.py); a person would measure the width with a ruler."""
 VIEW_WIDTH_MM = {name: 2000 * d * np.tan(np.radians(45) / 2) * WIDTH / HEIGHT for name, d in DISTANCE_M.items()}
+SEEDS = (5, 6)
 TIGHT = Tolerance(shift_px=1.0, rotation_deg=0.2, zoom=0.003)
 
 
@@ -112,3 +117,58 @@ def test_three_rounds_of_doing_what_it_says_bring_the_camera_back(camera, fault)
 def test_a_camera_nobody_moved_is_aligned_at_once():
     recorded = view("front", CameraFault())
     assert printed("front", view("front", CameraFault()), recorded)[1]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Two demonstrations by the expert and a policy that stays at rest, as LeRobot writes both."""
+    folder = tmp_path_factory.mktemp("sim")
+    cameras = {name: SimCameraConfig() for name in DISTANCE_M}
+    config = SO101SimConfig(calibration_dir=folder, cameras=cameras)
+    record(folder / "data", "local/sim", config, seeds=SEEDS, fps=10, use_videos=False)
+    stock.checkpoint(folder / "policy", dict.fromkeys(cameras, (240, 320)), REST)
+    return folder
+
+
+def flags(recorded, tmp_path, *more: str) -> list[str]:
+    return [
+        f"--policy.path={recorded / 'policy'}",
+        "--policy.device=cpu",
+        "--robot.type=so101_sim",
+        "--robot.id=sim",
+        f"--robot.seed={SEEDS[0]}",  # the cube lies where episode 0 had it
+        f"--strategy.reference.root={recorded / 'data'}",
+        f"--strategy.output_dir={tmp_path / 'out'}",
+        "--return_to_initial_position=false",
+        "--duration=1",
+        *more,
+    ]
+
+
+def test_stock_rollout_hands_the_simulated_arm_over_once_it_is_aligned(recorded, tmp_path):
+    with align_stock.Rollout(*flags(recorded, tmp_path)) as rollout:
+        rollout.wait_for("ALIGNED")
+        rollout.press("n")  # the other demonstration, with the cube elsewhere
+        rollout.wait_for("against episode 1")
+        rollout.wait_for("move the object")
+        rollout.press("p")
+        rollout.wait_for("ALIGNED", after="move the object")
+        rollout.press("\n")
+        assert rollout.ended() == 0, rollout.out
+    assert "Base strategy control loop started" in rollout.out
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["results"]["aligned"]
+
+
+def test_stock_rollout_names_a_moved_camera_and_a_moved_cube(recorded, tmp_path):
+    faults = ["--robot.faults.cameras={front: {move_m: [0.02, 0, 0]}}", "--robot.faults.cube_move_m=[0.03, 0]"]
+    with align_stock.Rollout(*flags(recorded, tmp_path, *faults, "--strategy.strict=true")) as rollout:
+        rollout.wait_for("front: slide the camera")
+        rollout.wait_for("top: move the object")
+        rollout.press("\n")
+        assert rollout.ended() == 1, rollout.out
+    found = json.loads((tmp_path / "out" / "report.json").read_text())["findings"]
+    failed = {(f["code"], f["subject"]) for f in found if f["status"] == "fail"}
+    assert failed == {("MOVED", "front"), ("OBJECT_MOVED", "top")}
+    front = next(f for f in found if f["code"] == "MOVED" and f["subject"] == "front")
+    # 2 cm of the 0.67 m that 320 px cover at the middle of the table; the backdrop, farther away, moves less
+    assert front["evidence"]["dx_px"] == pytest.approx(-0.02 / 0.668 * 320, abs=2.5)

@@ -60,7 +60,8 @@ def test_the_band_turns_green_and_the_countdown_is_shown():
     done = render(shown(text="in place", ok=True, countdown=3))
     assert "ALIGNED" in done.plain and "starting in 3 s" in done.plain
     assert "against episode 4" in done.plain
-    assert "🟢 ALIGNED" in markdown(shown(ok=True)) and "🟠 **front**" in markdown(shown())
+    assert "# ALIGNED" in markdown(shown(ok=True)) and "## To do\n\n- **front**: slide" in markdown(shown())
+    assert "## In place\n\n- **front**" in markdown(shown(ok=True)) and "To do" not in markdown(shown(ok=True))
 
 
 def test_a_file_holds_live_recorded_and_the_words(tmp_path):

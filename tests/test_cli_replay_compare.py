@@ -1,8 +1,10 @@
 """The command as the user runs it: LeRobot's stock follower on the servo rig, and what reaches the wire."""
 
+import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -307,3 +309,56 @@ def test_the_entry_point_knows_help(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["lerobot-replay-compare", "--help"])
     assert main() == 0
     assert "--align_only" in capsys.readouterr().out
+
+
+def test_two_arms_move_by_their_own_names(tmp_path):
+    left, right = motion(30), [{**pose, "shoulder_pan": -pose["shoulder_pan"]} for pose in motion(30)]
+    names = tuple(f"{side}_{joint}.pos" for side in ("right", "left") for joint in JOINTS)  # not the robot's order
+    values = np.array([[pose[joint] for pose in pair for joint in JOINTS] for pair in zip(right, left, strict=True)])
+    root = make_dataset(
+        tmp_path / "data", lengths=(30,), fps=50, names=names, size=12, robot_type="bi_so_follower",
+        states=lambda _e, n: values[:n], actions=lambda _e, n: values[:n],
+    )  # fmt: skip
+    with ServoRig(start=left[0]) as one, ServoRig(start=right[0]) as other:
+        for side, rig in (("left", one), ("right", other)):
+            rig.save_calibration(tmp_path, f"rig_{side}")
+        argv = ["--robot.type=bi_so_follower", "--robot.id=rig", f"--robot.calibration_dir={tmp_path}"]
+        argv += [f"--robot.left_arm_config.port={one.port}", f"--robot.right_arm_config.port={other.port}"]
+        argv += [f"--dataset.root={root}", f"--output_dir={tmp_path / 'out'}", "--yes=true", "--speed=1"]
+        assert run(*argv, "--return_to_start=false", "--outcome=landed") == 0
+        assert_within_a_tick(one.bank.goals(), left)
+        assert_within_a_tick(other.bank.goals(), right)
+        assert not any(s.get("Torque_Enable") for rig in (one, other) for s in rig.bank.servos.values())
+
+
+def test_somebody_at_the_terminal_is_asked_and_answers(tmp_path, data):
+    import pty
+
+    with ServoRig(start=motion()[0]) as rig:
+        argv = [word for word in command(rig, tmp_path, data, "--return_to_start=false") if word != "--yes=true"]
+        code = "from lerobot_diagnostics.cli.replay_compare import main; raise SystemExit(main())"
+        master, slave = pty.openpty()
+        child = subprocess.Popen([sys.executable, "-c", code, *argv], stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        said = ""
+        for waited_for, answer in (
+            ("press ENTER to ease", "\n"),
+            ("press ENTER to play", "\n"),
+            ("Did it land", "n\n"),
+            ("How far", "20 left\n"),
+            ("press ENTER to release", "\n"),
+        ):
+            while waited_for not in said:
+                said += os.read(master, 4096).decode(errors="replace")
+            if "play" in waited_for or "ease" in waited_for:
+                assert rig.bank.goals() == []  # the arm stands where the recording starts, and nobody has said play
+            said = ""
+            os.write(master, answer.encode())
+        with contextlib.suppress(OSError):  # the terminal is gone with the child
+            while os.read(master, 4096):
+                pass
+        assert child.wait(30) == 0
+        os.close(master)
+        assert_within_a_tick(rig.bank.goals(), motion())
+    table = next(table for table in report(tmp_path)["tables"] if table["title"] == "Attempts")
+    assert table["rows"][0][3:6] == ["missed", 0.0, 20.0]

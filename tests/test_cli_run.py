@@ -260,3 +260,20 @@ def test_robots_are_known_only_where_asked_for(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(tmp_path))
     assert done.stdout.split() == ["2", "/dev/none", "0"]
     assert "--robot.type=so101_follower is not known." in done.stderr
+
+
+def test_what_a_robots_config_objects_to_is_said(tmp_path):
+    code = (
+        "from dataclasses import dataclass; from lerobot.robots import RobotConfig\n"
+        "from lerobot_diagnostics.cli.run import run_command\n"
+        "@dataclass\nclass C:\n    robot: RobotConfig | None = None\n"
+        "argv = ['--robot.type=so101_follower', '--robot.port=x', "
+        "'--robot.cameras={front: {type: opencv, index_or_path: 0}}']\n"
+        "print(run_command(C, lambda c: 0, argv, command='lerobot-x', hardware=True))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(tmp_path))
+    assert done.stdout.strip() == "2"
+    assert done.stderr == (
+        "lerobot-x: error: --robot: Specifying 'width' is required for the camera to be used in a robot. "
+        "--help lists the flags.\n"
+    )

@@ -6,9 +6,9 @@ import pytest
 
 from lerobot_diagnostics.openloop.split import (
     HELD_OUT,
-    NOT_GIVEN,
     TRAIN,
     UNKNOWN,
+    UNSEEN,
     TrainingData,
     derive_split,
     resolve_root,
@@ -26,7 +26,7 @@ def test_the_last_quarter_of_the_given_episodes_is_held_out():
     )
     assert split.of(TRAIN) == (1, 2, 3, 4, 5)
     assert split.of(HELD_OUT) == (6, 7)  # ceil(7 * 0.25) = 2
-    assert split.of(NOT_GIVEN) == (0,)
+    assert split.of(UNSEEN) == (0,)
 
 
 def test_each_task_holds_out_its_own_last_episodes():
@@ -72,7 +72,7 @@ def test_what_cannot_be_known_is_said():
     split = derive_split(None, same_dataset=False, episodes=range(3), first_task={})
     assert set(split.sides.values()) == {UNKNOWN} and "train_config.json" in split.reason
     other = derive_split(trained(), same_dataset=False, episodes=range(3), first_task={})
-    assert set(other.sides.values()) == {NOT_GIVEN} and "user/data" in other.reason
+    assert set(other.sides.values()) == {UNSEEN} and "user/data" in other.reason
     whole = derive_split(trained(None, 0.0), same_dataset=True, episodes=range(3), first_task={})
     assert whole.of(TRAIN) == (0, 1, 2) and "held no episodes out" in whole.reason
 

@@ -31,6 +31,17 @@ from lerobot.robots import RobotConfig
 print("robot", RobotConfig.get_choice_class("so101_follower").__name__)
 """
 
+STRATEGY = """
+import lerobot.scripts.lerobot_rollout as script
+from lerobot.utils.import_utils import register_third_party_plugins
+register_third_party_plugins()
+from lerobot.rollout import RolloutStrategyConfig
+config = RolloutStrategyConfig.get_choice_class("align")()
+print("strategy", type(script.create_strategy(config)).__name__)
+base = RolloutStrategyConfig.get_choice_class("base")()
+print("stock", type(script.create_strategy(base)).__name__)
+"""
+
 
 def python(executable: Path, code: str) -> str:
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
@@ -95,6 +106,7 @@ def test_wheels_are_found_by_lerobots_discovery(wheels, clean):
     assert str(clean.parents[1]) in found.splitlines()[0]
     assert "heavy []" in found
     assert "robot SOFollowerRobotConfig" in python(clean, ROBOT)
+    assert "strategy AlignStrategy\nstock BaseStrategy" in python(clean, STRATEGY)
 
 
 def test_editable_installs_are_found_by_lerobots_discovery(clean):
@@ -103,6 +115,7 @@ def test_editable_installs_are_found_by_lerobots_discovery(clean):
     assert f"plugin {ROOT / 'lerobot_diagnostics' / 'plugin.py'}" in found
     assert "heavy []" in found
     assert "robot SOFollowerRobotConfig" in python(clean, ROBOT)
+    assert "strategy AlignStrategy\nstock BaseStrategy" in python(clean, STRATEGY)
 
 
 def test_a_plugin_that_cannot_load_never_breaks_a_lerobot_command(wheels, clean):

@@ -112,3 +112,10 @@ def test_two_arms_keep_their_prefixes():
         "right_elbow_flex.pos": Unit.RANGE_M100_100,
     }
     assert found["left_elbow_flex.pos"].calibration == RANGE
+
+
+def test_a_robot_without_a_bus_may_say_that_it_speaks_degrees():
+    keys = {"elbow_flex.pos": float, "gripper.pos": float}
+    simulated = SimpleNamespace(config=SimpleNamespace(use_degrees=True), action_features=keys)
+    units = {key: joint.unit for key, joint in robot_joints(simulated).items()}
+    assert units == {"elbow_flex.pos": Unit.DEGREES, "gripper.pos": Unit.UNKNOWN}

@@ -1,3 +1,4 @@
+import av
 import cv2
 import numpy as np
 import pytest
@@ -5,7 +6,7 @@ from vision_scenes import relit, warped, with_arm
 
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Status
-from lerobot_diagnostics.vision import Background, background_of, compare_workspace
+from lerobot_diagnostics.vision import Background, background_of, compare_workspace, foreground
 
 POSE = -25.0
 
@@ -38,8 +39,14 @@ def background() -> Background:
 
 @pytest.fixture(scope="module")
 def at_pose() -> list[np.ndarray]:
-    """The start pose in three episodes; the cube begins elsewhere in each."""
-    return [noisy(with_arm(scene(cube), POSE), 50 + k) for k, cube in enumerate([(240, 90), (200, 60), (230, 130)])]
+    """The start pose in three episodes, the cube always in its place."""
+    return [noisy(with_arm(scene(), POSE), 50 + k) for k in range(3)]
+
+
+@pytest.fixture(scope="module")
+def spread() -> list[np.ndarray]:
+    """The start pose in five episodes; the cube begins 4 px further right and 3 px further down in each."""
+    return [noisy(with_arm(scene((232 + 4 * k, 84 + 3 * k)), POSE), 50 + k) for k in range(5)]
 
 
 def judged(live: np.ndarray, at_pose: list[np.ndarray], background: Background) -> dict[str, list[Finding]]:
@@ -127,6 +134,45 @@ def test_object_gone_is_said_without_a_distance(at_pose: list[np.ndarray], backg
     assert (finding.evidence["x_px"], finding.evidence["y_px"]) == pytest.approx((247, 97), abs=4)
 
 
+def test_a_cube_among_its_recorded_places_has_not_moved(spread: list[np.ndarray], background: Background) -> None:
+    assert statuses(judged(noisy(with_arm(scene((243, 86)), POSE), 99), spread, background)) == UNMOVED
+
+
+def test_a_cube_beyond_its_recorded_places_has_moved(spread: list[np.ndarray], background: Background) -> None:
+    found = judged(noisy(with_arm(scene((275, 120)), POSE), 99), spread, background)
+    assert statuses(found) == {**UNMOVED, "OBJECT_MOVED": "warn"}
+    assert any(f.evidence["shift_px"] == pytest.approx(np.hypot(43, 36), abs=2) for f in found["OBJECT_MOVED"])
+
+
+def test_a_thing_in_another_shade_is_no_other_thing(at_pose: list[np.ndarray], background: Background) -> None:
+    live = with_arm(scene(), POSE)
+    live[110:147, 60:111] = np.clip(live[110:147, 60:111] * 0.75, 0, 255)
+    assert statuses(judged(noisy(live, 99), at_pose, background)) == UNMOVED
+
+
+def test_colours_that_video_shares_among_pixels_move_nothing(at_pose: list[np.ndarray]) -> None:
+    def blue(picture: np.ndarray) -> np.ndarray:
+        result = picture.copy()
+        for row in range(151, 190, 4):  # stripes across the pairs of rows that share a colour
+            result[row : row + 2, 201:250] = (50, 104, 221)
+        return result
+
+    def decoded(picture: np.ndarray) -> np.ndarray:
+        """In the pixel format of LeRobot's videos, without any other loss."""
+        frame = av.VideoFrame.from_ndarray(blue(picture), format="rgb24")
+        return frame.reformat(format="yuv420p").to_ndarray(format="rgb24")
+
+    recorded = background_of([decoded(noisy(with_arm(scene(), -60 + 11 * k), k)) for k in range(12)])
+    live = blue(noisy(with_arm(scene(), POSE), 99))
+    assert statuses(judged(live, [decoded(picture) for picture in at_pose], recorded)) == UNMOVED
+
+
+def test_an_arm_displaced_in_parts_is_a_joint(at_pose: list[np.ndarray], background: Background) -> None:
+    found = judged(noisy(with_arm(scene(), POSE + 30), 99), at_pose, background)
+    assert statuses(found) == {"MOVED": "pass", "OBJECT_MOVED": "pass", "JOINT_OFFSET": "warn"}
+    assert found["JOINT_OFFSET"][0].cause == "calibration"
+
+
 def test_another_place_says_unknown(at_pose: list[np.ndarray], background: Background) -> None:
     elsewhere = np.random.default_rng(1).integers(0, 255, (240, 320, 3)).astype(np.uint8)
     assert [f.status for items in judged(elsewhere, at_pose, background).values() for f in items] == [Status.UNKNOWN]
@@ -135,3 +181,12 @@ def test_another_place_says_unknown(at_pose: list[np.ndarray], background: Backg
 def test_too_few_frames_are_refused() -> None:
     with pytest.raises(UsageError, match="three or more"):
         background_of([scene()])
+
+
+def test_foreground_is_the_arm_in_any_light_and_nothing_on_the_empty_table(background: Background) -> None:
+    table = scene((180, 100))
+    arm = (with_arm(table, POSE) != table).any(axis=2)
+    for live in (with_arm(table, POSE), relit(with_arm(table, POSE), 0.9, 0.8, 0.7)):
+        marked = foreground(noisy(live, 7), background)
+        assert (marked & arm).sum() / (marked | (arm & background.mask)).sum() > 0.7
+    assert foreground(noisy(table, 8), background).mean() < 0.01

@@ -106,15 +106,16 @@ class RerunView:
 
 
 def markdown(shown: Shown) -> str:
-    """The lines as a document; emoji because Rerun's Markdown has no colours."""
-    marks = {True: "🟢", False: "🟠", None: "⚪"}
-    head = f"## {'🟢 ALIGNED' if shown.aligned else 'Put it back'}\n"
+    """The lines as a document, what is to be done first: Rerun's Markdown has no colours, and its font no symbols."""
+    parts = ["# ALIGNED" if shown.aligned else "# Put it back"]
     if shown.countdown is not None:
-        head += f"\n**starting in {shown.countdown} s**\n"
-    episode = f"\nagainst episode {shown.reference.episode}\n" if shown.reference is not None else ""
-    rows = "\n".join(f"- {marks[line.ok]} **{line.subject}**: {line.text}" for line in shown.lines)
-    foot = f"\n\nBox and arrow in the overlay are drawn {MAGNIFY:g} times larger."
-    return head + episode + "\n" + rows + foot
+        parts.append(f"**starting in {shown.countdown} s**")
+    if shown.reference is not None:
+        parts.append(f"against episode {shown.reference.episode}")
+    for title, ok in (("To do", False), ("Not known", None), ("In place", True)):
+        mine = [f"- **{line.subject}**: {line.text}" for line in shown.lines if line.ok is ok]
+        parts += [f"## {title}", "\n".join(mine)] if mine else []
+    return "\n\n".join([*parts, f"Box and arrow in the overlay are drawn {MAGNIFY:g} times larger."])
 
 
 def blueprint(cameras: Sequence[str]) -> Any:

@@ -21,7 +21,7 @@ COMMAND = "lerobot-diagnose"
 
 @dataclass
 class DiagnoseConfig:
-    """Check everything the flags allow, cheapest first; nothing moves."""
+    """Check everything the flags allow, cheapest first; nothing moves without --replay=true."""
 
     # --policy.path=<checkpoint, checkpoints/ folder, or Hub id>; --policy.<setting>=<value> overrides its config.
     policy: PreTrainedConfig | None = None
@@ -38,6 +38,10 @@ class DiagnoseConfig:
     baseline: str | None = None
     # Write these flags to a new YAML file, for --config_path of the next run.
     save_setup: str | None = None
+    # Move the arm too, confirmed first: to recorded poses to check the calibration by sight, then replay an episode.
+    replay: bool = False
+    # With --replay=true: move without waiting for ENTER.
+    yes: bool = False
     # New folder for report.json, report.html and pictures; by default outputs/diagnostics/<date>/<time>_diagnose.
     output_dir: str | None = None
 
@@ -63,6 +67,8 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
         return 0
     if cfg.baseline and cfg.robot is None:
         raise UsageError("--baseline compares a robot, and none was named.", "Pass --robot.type=… --robot.port=….")
+    if cfg.replay and cfg.robot is None:
+        raise UsageError("--replay=true moves an arm, and none was named.", "Pass --robot.type=… --robot.port=….")
     overrides = [*parser.get_yaml_overrides("policy"), *(parser.get_cli_overrides("policy") or [])]
     data = cfg.dataset
     shown = {
@@ -83,6 +89,8 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
         fps=cfg.fps,
         robot=None if cfg.robot is None else make_robot(cfg.robot),
         baseline=cfg.baseline,
+        replay=cfg.replay,
+        yes=cfg.yes,
         robot_flags=[word for word in sys.argv[1:] if word.startswith("--robot.")],
         shown={key: value for key, value in shown.items() if value not in (None, [])},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -106,6 +107,7 @@ def replay_compare(cfg: ReplayCompareConfig) -> Report | int:
     from lerobot_diagnostics.report.write import prepare_output_dir
     from lerobot_diagnostics.robot.connect import make_robot
     from lerobot_diagnostics.robot.joints import robot_joints
+    from lerobot_diagnostics.robot.parts import without_cameras
 
     outcome = _check_flags(cfg)
     recording = open_recording(
@@ -117,8 +119,8 @@ def replay_compare(cfg: ReplayCompareConfig) -> Report | int:
     )
     indices = cfg.dataset.episodes if cfg.dataset.episodes is not None else [cfg.dataset.episode]
     episodes = [recording.episode(index) for index in indices]
-    if cfg.robot is not None and cfg.joints_only and hasattr(cfg.robot, "cameras"):
-        cfg.robot.cameras = {}
+    if cfg.joints_only:
+        without_cameras(cfg.robot)
     robot = make_robot(cfg.robot) if cfg.robot is not None else None
     keys = list(robot.action_features) if robot is not None else list(recording.action_names)
     joints = robot_joints(robot) if robot is not None else {}
@@ -153,6 +155,8 @@ def _check_flags(cfg: ReplayCompareConfig) -> Outcome | None:
         raise UsageError("--dataset.episodes=[] names no episode.")
     if cfg.outcome not in {"ask", "landed", "missed"}:
         raise UsageError(f"--outcome={cfg.outcome} is not known.", "Known: ask, landed, missed.")
+    if cfg.record is not None and Path(cfg.record).suffix != ".mp4":
+        raise UsageError(f"--record={cfg.record} does not end in .mp4.")
     miss = parse_miss(cfg.miss)
     if miss is not None and cfg.outcome != "missed":
         raise UsageError("--miss goes with --outcome=missed.")
@@ -217,6 +221,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
     from lerobot_diagnostics.robot.arm import Arm
     from lerobot_diagnostics.robot.connect import CalibrationDiffersError, connected
     from lerobot_diagnostics.robot.keys import open_keys
+    from lerobot_diagnostics.robot.parts import releases_torque
     from lerobot_diagnostics.robot.stop import StopSignals
 
     cfg = run.cfg
@@ -227,7 +232,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
         if not keys.interactive and not cfg.yes:
             raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
         desk = Desk(keys, stopped=stop, yes=cfg.yes, outcome=outcome, show=show)
-        releases = getattr(robot.config, "disable_torque_on_disconnect", False)
+        releases = releases_torque(robot)
         if releases:
             desk.say("Support the arm: connecting lets it go for a moment.")
         try:
@@ -253,6 +258,8 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
             console.print(render_table(error.table, console))
             raise
     report = run.report(session, cameras.pairs, moments)
+    shown = {"pictures_offered": pump.seen, "pictures_dropped": pump.dropped}
+    report = dataclasses.replace(report, results={**report.results, **shown})
     files = run.files(report)
     if cfg.record is not None and Path(cfg.record).is_file():
         files.append(Path(cfg.record))

@@ -115,7 +115,7 @@ def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | 
     except SystemExit as error:
         if not error.code:
             return None
-        raise _usage_error(said.getvalue(), argv, config_class) from error
+        raise _usage_error(_with_reason(said.getvalue(), error), argv, config_class) from error
     except BrokenPipeError:
         raise
     except json.JSONDecodeError as error:
@@ -150,6 +150,15 @@ def _innermost(error: BaseException) -> str:
         prefix = "the config file cannot be read: " if str(error).startswith("Failed") else ""
         return prefix + str(error.__cause__)
     return str(error)
+
+
+def _with_reason(said: str, exit_: SystemExit) -> str:
+    """What was printed before an exit, with "couldn't instantiate" replaced by the reason it leaves in its causes."""
+    reason: BaseException | None = exit_.__context__
+    while reason is not None and reason.__cause__ is not None:
+        reason = reason.__cause__
+    given = r"(\w+: )?Couldn't instantiate class \S+ using the given arguments\."
+    return said if reason is None else re.sub(given, lambda _: str(reason), said)
 
 
 def _usage_error(said: str, argv: Sequence[str], config_class: type) -> UsageError:

@@ -99,7 +99,7 @@ RULES: tuple[Rule, ...] = (
         of=frozenset({Cause.CALIBRATION, Cause.UNITS, Cause.MOTORS}),
     ),
     Rule(
-        _codes("ZERO_CHANGED INVERTED RANGE_IMPLAUSIBLE END_STOP WRAP LEADER_OFFSET SIGN SCALE"),
+        _codes("ZERO_CHANGED JOINT_OFFSET INVERTED RANGE_IMPLAUSIBLE END_STOP WRAP LEADER_OFFSET SIGN SCALE"),
         "The arm's own angles are not those of the recording: wherever it is sent or looked for, it is off by the "
         "same angle (17° in an elbow is 6 cm at the gripper).",
         causes=frozenset({Cause.CALIBRATION}),
@@ -128,7 +128,7 @@ RULES: tuple[Rule, ...] = (
         "A loop waits for its slowest part; stepped at another rate a policy's motion is slower or faster than shown.",
         explains=_codes("SLOW_LOOP"),
     ),
-    Rule(_codes("SLOW_LOOP STALE_FRAMES STANDING_ERROR TRACKING START_JUMP JOINT_OFFSET"), "Measured on the live arm."),
+    Rule(_codes("SLOW_LOOP STALE_FRAMES STANDING_ERROR TRACKING START_JUMP"), "Measured on the live arm."),
     Rule(
         _codes("MISALIGNED NAN"),
         "A policy trained on pictures of other moments, or on rows that are no numbers, cannot fit them.",
@@ -151,7 +151,9 @@ RULES: tuple[Rule, ...] = (
 )
 """In this order. A code may appear twice with different causes: a recorded camera's DEAD is a fault of the data."""
 
-SUSPECTS = VIEW | _codes("ZERO_CHANGED END_STOP LEADER_OFFSET RENAME_ERASED SLOW_LOOP STALE_FRAMES BUS_ERRORS")
+SUSPECTS = VIEW | _codes(
+    "ZERO_CHANGED JOINT_OFFSET END_STOP LEADER_OFFSET RENAME_ERASED SLOW_LOOP STALE_FRAMES BUS_ERRORS"
+)
 """Codes whose *warning* is a cause where nothing failed: what has changed since the policy worked."""
 
 

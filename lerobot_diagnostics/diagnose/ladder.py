@@ -33,6 +33,7 @@ class Rung:
         lasts: How long, in words.
         run: The check; None where its inputs are missing.
         needs: What is missing then, in words.
+        moves: Whether the arm moves.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Rung:
     lasts: str
     run: Callable[[], Outcome] | None
     needs: str = ""
+    moves: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def climb(
     """Run the rungs in order. One that cannot run does not stop the others.
 
     Args:
-        rungs: Cheapest first.
+        rungs: Cheapest first; taken one at a time, so that a later one may depend on what earlier ones found.
         say: Prints a line.
         clock: Seconds.
     """
@@ -76,7 +78,7 @@ def climb(
         if rung.run is None:
             climbed.append(Climbed(rung, Status.UNKNOWN, Outcome(), stopped=f"not run: {rung.needs}"))
             continue
-        say(f"{number}. {rung.name}: {rung.does} ({rung.lasts}; nothing moves)")
+        say(f"{number}. {rung.name}: {rung.does} ({rung.lasts}; {'the arm moves' if rung.moves else 'nothing moves'})")
         started = clock()
         try:
             outcome = rung.run()
@@ -112,7 +114,9 @@ def ladder_table(climbed: Sequence[Climbed]) -> Table:
             text for text in (codes, f"{passed} passed", f"{unknown} unknown" if unknown else "") if text
         )
         rows.append([step.rung.name, step.status.value, said, round(step.seconds, 1)])
-    return Table(TITLE, ["rung", "status", "found", "seconds"], rows, "Nothing was moved.")
+    moved = any(step.rung.moves and step.rung.run is not None for step in climbed)
+    note = "The arm was moved in the last rungs." if moved else "Nothing was moved."
+    return Table(TITLE, ["rung", "status", "found", "seconds"], rows, note)
 
 
 def failed(subject: str, error: UsageError, code: str = "MISSING_FILES", cause: Cause = Cause.CONFIG) -> Finding:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lerobot_diagnostics.diagnose import devices, snapshot
+from lerobot_diagnostics.diagnose import devices, motion, snapshot
 from lerobot_diagnostics.diagnose.attribution import attribute, evidence_of, silence
 from lerobot_diagnostics.diagnose.clock import judge_clock, look, measure
 from lerobot_diagnostics.diagnose.features import IMAGES, robot_side
@@ -37,9 +38,12 @@ from lerobot_diagnostics.robot import parts
 from lerobot_diagnostics.robot.joints import robot_joints
 
 COMMAND = "lerobot-diagnose"
+FORBIDS_MOTION = frozenset({Cause.UNITS, Cause.MOTORS, Cause.CONFIG})
+"""A failure with one of these causes would send the arm elsewhere than recorded, or loses it on the way."""
+REPLAY_SPEED = 0.5
 ZEROS = (
     "Whether every joint's zero is where it was when the data were recorded: without motion only a snapshot of then "
-    "tells (--baseline); lerobot-replay-compare shows it on the arm."
+    "tells (--baseline); with motion the pictures do (--replay=true)."
 )
 
 
@@ -56,6 +60,8 @@ class Inputs:
         fps: ``--fps`` of the rollout.
         robot: LeRobot's robot, made and not connected.
         baseline: ``--baseline``, a setup snapshot to compare with.
+        replay: Whether the arm may move: calibration by sight and the replay of an episode.
+        yes: Whether it may without asking.
         robot_flags: Its flags as typed, for the commands that are suggested.
         shown: For the report.
     """
@@ -72,6 +78,8 @@ class Inputs:
     fps: float | None = None
     robot: Any = None
     baseline: str | None = None
+    replay: bool = False
+    yes: bool = False
     robot_flags: Sequence[str] = ()
     shown: Mapping[str, Any] = field(default_factory=dict)
 
@@ -100,8 +108,7 @@ def diagnose(
         UsageError: When the checkpoint or the data set that was named cannot be opened.
     """
     ladder = _Ladder(inputs, output_dir, versions, clock, sleep, soak_s)
-    climbed = climb([ladder.files(), ladder.devices(), ladder.views(), ladder.clock_rung(), ladder.model()], say, clock)
-    return summarize(climbed, inputs, versions)
+    return summarize(climb(ladder.rungs(), say, clock), inputs, versions)
 
 
 class _Ladder:
@@ -132,6 +139,28 @@ class _Ladder:
             self.recording = open_recording(**named, need_videos=False)
         self.soaked: devices.Soak | None = None
         self.baseline = snapshot.load(inputs.baseline) if inputs.baseline else None
+        self.found: list[Finding] = []
+
+    def rungs(self) -> Iterator[Rung]:
+        """All of them, cheapest first; those that move the arm last, and made only when the others have spoken."""
+        for rung in (self.files(), self.devices(), self.views(), self.clock_rung(), self.model()):
+            yield self._noted(rung)
+        if self.inputs.replay:
+            yield self._noted(self.sight())
+            yield self._noted(self.replay())
+
+    def _noted(self, rung: Rung) -> Rung:
+        """The same rung; what it finds is kept for those after it."""
+        if rung.run is None:
+            return rung
+        run = rung.run
+
+        def noting() -> Outcome:
+            outcome = run()
+            self.found += outcome.findings
+            return outcome
+
+        return dataclasses.replace(rung, run=noting)
 
     @functools.cached_property
     def loaded(self) -> LoadedPolicy:
@@ -305,11 +334,57 @@ class _Ladder:
 
         return Rung("open loop", does, "about a minute on a small computer", run)
 
+    def _moving(self, name: str, does: str, lasts: str, run: Callable[[Recording], Outcome]) -> Rung:
+        """A rung that moves the arm: only with a data set, and only where nothing forbids it."""
+        recording = self.recording
+        if self.inputs.robot is None or recording is None:
+            return Rung(name, does, "", None, "a robot and a data set are needed")
+        forbids = [f for f in self.found if f.status is Status.FAIL and f.cause in FORBIDS_MOTION]
+        if forbids:
+            return Rung(name, does, "", None, f"settle {forbids[0].code} ({forbids[0].subject}) before the arm moves")
+        return Rung(name, does, lasts, lambda: run(recording), moves=True)
+
+    def _right_cameras(self, recording: Recording) -> dict[str, str]:
+        """Recorded key to live camera, of those that show the recorded view."""
+        live = self.soaked.pictures if self.soaked is not None else {}
+        recorded = {key.removeprefix(IMAGES): key for key in recording.cameras}
+        wrong = {f.subject for f in self.found if f.status is Status.FAIL and f.cause is Cause.CAMERAS}
+        wrong |= {f.subject for f in self.found if f.code == "UNDECIDED"}
+        shown = {self._recorded_name(name): name for name in live}
+        return {recorded[name]: camera for name, camera in shown.items() if name in recorded and name not in wrong}
+
+    def sight(self) -> Rung:
+        does = "drives slowly to recorded poses, the highest first, and looks where the arm appears"
+
+        def run(recording: Recording) -> Outcome:
+            cameras = self._right_cameras(recording)
+            if not cameras:
+                return motion.cannot("no camera shows its recorded view")
+            episodes = [e for e in self._healthy_episodes(recording) if self._has_videos(recording, e)]
+            with motion.driving(self.inputs.robot, yes=self.inputs.yes, clock=self.clock, sleep=self.sleep) as driver:
+                return motion.judge_by_sight(driver, recording, episodes, cameras)
+
+        return self._moving("calibration by sight", does, "two minutes", run)
+
+    def replay(self) -> Rung:
+        does = "sends an episode's recorded actions, half as fast, and compares"
+
+        def run(recording: Recording) -> Outcome:
+            index = self._healthy_episodes(recording)[0]
+            with motion.driving(self.inputs.robot, yes=self.inputs.yes, clock=self.clock, sleep=self.sleep) as driver:
+                return motion.judge_replay(
+                    driver, recording.episode(index), self._right_cameras(recording), self.output_dir,
+                    speed=REPLAY_SPEED, versions=self.versions,
+                )  # fmt: skip
+
+        return self._moving("replay", does, "a minute", run)
+
 
 def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str, str]) -> Report:
     """One report of all rungs, its verdict from :mod:`.attribution`."""
     found = silence(_once(finding for step in climbed for finding in step.outcome.findings))
-    not_looked = [ZEROS] if inputs.robot is not None and inputs.baseline is None else []
+    unseen = inputs.robot is not None and inputs.baseline is None and not inputs.replay
+    not_looked = [ZEROS] if unseen else []
     not_looked += [f"{step.rung.name}: {step.stopped}" for step in climbed if step.stopped]
     verdict = attribute(
         found,

@@ -248,6 +248,8 @@ def load_policy(
         ) from error
     policy.to(config.device)
     policy.eval()
+    # A camera guard refuses live pictures; recorded ones are what is to be judged here, black frames and all.
+    preprocessor.steps = [step for step in preprocessor.steps if not getattr(step, "judges_live_pictures", False)]
     applied: dict[str, str] = {}
     for step in preprocessor.steps:
         applied.update(getattr(step, "rename_map", None) or {})

@@ -16,8 +16,8 @@ from lerobot_diagnostics.openloop.pictures import draw
 from lerobot_diagnostics.openloop.scores import Side, read_baselines, spread
 from lerobot_diagnostics.openloop.split import (
     HELD_OUT,
-    NOT_GIVEN,
     TRAIN,
+    UNSEEN,
     Split,
     TrainingData,
     derive_split,
@@ -114,9 +114,9 @@ def choose_episodes(split: Split, asked: Sequence[int] | None, per_side: int | N
                 f"there is no episode {unknown[0]}; the data set has 0-{known[-1]}.", "Choose with --dataset.episodes."
             )
         return sorted(set(asked))
-    train, held_out, not_given = (split.of(side) for side in (TRAIN, HELD_OUT, NOT_GIVEN))
-    others = [e for e in known if split.sides[e] not in {TRAIN, HELD_OUT, NOT_GIVEN}]
-    groups = [train, held_out if held_out else not_given, others]
+    train, held_out, unseen = (split.of(side) for side in (TRAIN, HELD_OUT, UNSEEN))
+    others = [e for e in known if split.sides[e] not in {TRAIN, HELD_OUT, UNSEEN}]
+    groups = [train, held_out if held_out else unseen, others]
     return sorted(e for group in groups for e in spread(group, len(known) if per_side is None else per_side))
 
 

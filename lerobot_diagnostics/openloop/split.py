@@ -60,13 +60,14 @@ def resolve_root(root: str | None, checkpoint: Path | None) -> Path | None:
 
 TRAIN = "train"
 HELD_OUT = "held-out"
-NOT_GIVEN = "not given to training"
+UNSEEN = "unseen"
+"""Neither trained on nor held out by the run: left out of its ``--dataset.episodes``, or of another data set."""
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Split:
-    """Side of every episode: :data:`TRAIN`, :data:`HELD_OUT`, :data:`NOT_GIVEN` or :data:`UNKNOWN`.
+    """Side of every episode: :data:`TRAIN`, :data:`HELD_OUT`, :data:`UNSEEN` or :data:`UNKNOWN`.
 
     Args:
         sides: Side by episode index.
@@ -104,8 +105,8 @@ def derive_split(
             dict.fromkeys(episodes, UNKNOWN), "the checkpoint has no train_config.json that names its data set"
         )
     if not same_dataset:
-        return Split(dict.fromkeys(episodes, NOT_GIVEN), f"training used another data set ({training.repo_id})")
-    sides = dict.fromkeys(episodes, NOT_GIVEN)
+        return Split(dict.fromkeys(episodes, UNSEEN), f"training used another data set ({training.repo_id})")
+    sides = dict.fromkeys(episodes, UNSEEN)
     groups: dict[str, list[int]] = {}
     for episode in training.episodes if training.episodes is not None else episodes:
         if episode in sides:

@@ -29,7 +29,7 @@ from lerobot_diagnostics.openloop.scores import (
     mean_error_over_range,
     sides,
 )
-from lerobot_diagnostics.openloop.split import HELD_OUT, NOT_GIVEN, TRAIN, Split
+from lerobot_diagnostics.openloop.split import HELD_OUT, TRAIN, UNSEEN, Split
 from lerobot_diagnostics.openloop.verdicts import judge
 from lerobot_diagnostics.recording import Recording
 from lerobot_diagnostics.report.plots import checkpoint_curve
@@ -165,7 +165,7 @@ def summarize(
     scores = {lab: {side: found.scores(names, units, fps) for side, found in by_label[lab].items()} for lab in complete}
     grippers = {side: found.grippers(names, fps) for side, found in reported.items()}
 
-    unseen = HELD_OUT if HELD_OUT in reported else NOT_GIVEN
+    unseen = HELD_OUT if HELD_OUT in reported else UNSEEN
     main = TRAIN if TRAIN in reported else next(iter(reported))
     chosen = reported[main]
     findings = judge(

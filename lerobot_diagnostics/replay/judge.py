@@ -249,12 +249,17 @@ def _attempts_note(rows: Sequence[Sequence[object]]) -> str:
 def verdict(findings: Sequence[Finding], outcomes: Sequence[Outcome]) -> Verdict:
     """The conclusion: whatever forbade or broke the replay; else what the outcome and the evidence say together.
 
+    Without outcomes nothing was played: a dry run.
+
     A replay looks at nothing: that it misses cannot be the camera's fault, and that it lands does not clear the camera.
     """
     failed = [f for f in findings if f.status is Status.FAIL]
     if failed:
         text = f"{failed[0].summary}. {failed[0].fix}".strip()
         return Verdict(failed[0].cause.value, text, [f.code for f in failed], ["whether the recorded motion lands"])
+
+    if not outcomes:
+        return Verdict("undecided", "nothing forbids this replay; nothing was sent", [], ["whether the motion lands"])
 
     def warned(*codes: str) -> list[Finding]:
         return [f for f in findings if f.code in codes and f.status is Status.WARN]

@@ -247,6 +247,8 @@ def plan_table(plan: Plan, joints: Mapping[str, RobotJoint], live: Mapping[str, 
         f"episode {plan.episode.index}: {len(plan)} commands at {plan.episode.fps * plan.speed:g} Hz "
         f"(recorded at {plan.episode.fps:g}, speed {plan.speed:g}), {plan.duration_s:.1f} s"
     )
+    if np.allclose(plan.episode.timestamps, np.arange(len(plan)) / plan.episode.fps, atol=1e-3):
+        note += "; its time stamps are counted, not measured: how long the demonstration really took is not known"
     columns = ["joint", "unit", "live", "recorded start", "first step (eased)", "largest step", "least", "most"]
     return Table("Plan", columns, rows, note)
 

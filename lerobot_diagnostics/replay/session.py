@@ -141,7 +141,13 @@ def _attempt(
         return Take(plan, attempt, ending=ending)
     session.rested = False
     goal = plan.pose(0)
-    if not (ending := player.ease_to(goal, poses(plan), ease_speed, pump)).finished:
+    try:
+        ending = player.ease_to(goal, poses(plan), ease_speed, pump)
+    except UsageError as error:
+        if not session.takes:
+            raise
+        ending = Ending(End.NOT_ARRIVED, error.message)  # what earlier attempts measured is not thrown away
+    if not ending.finished:
         return Take(plan, attempt, ending=ending)
     prompt = f"{label}: place the objects as in the recorded picture, then press ENTER to play."
     if (ending_or_none := confirmed(prompt)) is not None:

@@ -82,6 +82,8 @@ def robot_joints(robot: Any) -> dict[str, RobotJoint]:
             unit = Unit.UNKNOWN
             if motor is not None and motor.norm_mode.value in {Unit.DEGREES.value, Unit.RANGE_M100_100.value}:
                 unit = Unit(motor.norm_mode.value)
+            elif bus is None and getattr(part.config, "use_degrees", False) and not is_gripper(key):
+                unit = Unit.DEGREES
             limits = calibration.get(name)
             ticks = {"range_min": limits.range_min, "range_max": limits.range_max} if limits else None
             joints[key] = RobotJoint(key, unit, ticks)

@@ -23,6 +23,18 @@ def bus(part: Any) -> Any | None:
     return getattr(part, "bus", None)
 
 
+def releases_torque(robot: Any) -> bool:
+    """Whether disconnecting lets any arm of the robot go, by LeRobot's ``disable_torque_on_disconnect``."""
+    return any(getattr(part.config, "disable_torque_on_disconnect", False) for _, part in parts(robot))
+
+
+def without_cameras(config: Any) -> None:
+    """Take the cameras out of a ``--robot.*`` config, those of the single arms of a bimanual robot too."""
+    for part in (config, getattr(config, "left_arm_config", None), getattr(config, "right_arm_config", None)):
+        if part is not None and hasattr(part, "cameras"):
+            part.cameras = {}
+
+
 def motor_name(key: str, prefix: str) -> str:
     """``left_elbow_flex.pos`` of the part ``left_`` is its motor ``elbow_flex``."""
     return key.removesuffix(".pos").removeprefix(prefix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from lerobot.robots.config import RobotConfig
 
@@ -106,6 +107,8 @@ class SO101SimConfig(RobotConfig):  # type: ignore[misc]
         faults: See :class:`SimFaults`.
     """
 
+    use_degrees: ClassVar[bool] = True
+    """As ``so101_follower`` by default; there is no other setting."""
     cameras: dict[str, SimCameraConfig] = field(
         default_factory=lambda: {"front": SimCameraConfig(), "top": SimCameraConfig()}
     )

@@ -7,7 +7,14 @@ from lerobot_diagnostics.vision.lighting import Lighting, estimate_lighting
 from lerobot_diagnostics.vision.references import CameraViews, ReferenceViews, is_dead, nearest_states
 from lerobot_diagnostics.vision.registration import Registrar, Registration, register, to_reference
 from lerobot_diagnostics.vision.views import Comparer, compare_views
-from lerobot_diagnostics.vision.workspace import Background, Change, background_of, compare_workspace, locate_changes
+from lerobot_diagnostics.vision.workspace import (
+    Background,
+    Change,
+    background_of,
+    compare_workspace,
+    foreground,
+    locate_changes,
+)
 
 __all__ = [
     "Background",
@@ -22,6 +29,7 @@ __all__ = [
     "compare_views",
     "compare_workspace",
     "estimate_lighting",
+    "foreground",
     "is_dead",
     "locate_changes",
     "nearest_states",

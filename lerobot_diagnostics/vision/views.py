@@ -218,7 +218,7 @@ class Comparer:
                 alive[name] = pictures[name]
             elif name in self.names:
                 findings.append(_dead(name, dead, len(pictures[name])))
-        findings += self._frozen(alive, moving)
+        findings += self.frozen(alive, moving)
         identities = self._identify(alive, thumbs)
         for name in self.names:
             if name not in pictures:
@@ -227,7 +227,7 @@ class Comparer:
                 findings += self._judge(name, pictures[name][-1], thumbs[name], identities[name], state, geometry)
         return findings
 
-    def _frozen(self, pictures: Mapping[str, Sequence[Picture]], moving: bool | None) -> list[Finding]:
+    def frozen(self, pictures: Mapping[str, Sequence[Picture]], moving: bool | None) -> list[Finding]:
         """Exact repeats. A sensor's noise never repeats; a simulator's still picture does, so something must have
         moved."""
         several = {name: p for name, p in pictures.items() if len(p) >= 3}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +21,51 @@ def run(command: str, *arguments: str, timeout_s: float = 120) -> subprocess.Com
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
     )
+
+
+_MANY = """
+import importlib, json, sys, traceback
+{preamble}
+main = importlib.import_module("lerobot.scripts.lerobot_{command}").main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["lerobot-{command}", *arguments]
+    code = 0
+    try:
+        main()
+    except SystemExit as error:
+        code = error.code or 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    print("{mark}", code, file=sys.stderr, flush=True)
+"""
+
+
+def run_many(
+    command: str, cases: Sequence[Sequence[str]], *, preamble: str = "", timeout_s: float = 240
+) -> list[tuple[int, str]]:
+    """Run the stock command once for each case, one after the other in one process: (exit code, standard error) each.
+
+    Importing LeRobot takes longer than a short rollout; :func:`run` is what a user does.
+
+    Args:
+        command: As for :func:`run`.
+        cases: The arguments of each run.
+        preamble: Python to execute first.
+        timeout_s: For all of them.
+    """
+    mark = "=== end of case"
+    code = _MANY.format(command=command, preamble=preamble, mark=mark)
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps([list(case) for case in cases])],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    parts = re.split(rf"{mark} (\d+)\n", done.stderr)
+    assert len(parts) == 2 * len(cases) + 1, done.stderr
+    return [(int(code), said) for said, code in zip(parts[:-1:2], parts[1::2], strict=True)]
 
 
 def dataset(root: Path, actions: Sequence[Mapping[str, float]], fps: int = 30) -> Path:

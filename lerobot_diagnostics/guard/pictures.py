@@ -1,0 +1,55 @@
+"""Pictures as a processor step meets them, and the policy's names of cameras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+IMAGES = "observation.images."
+
+
+def camera_name(key: str) -> str:
+    """``observation.images.front`` → ``front``; any other key stays whole."""
+    return key.removeprefix(IMAGES)
+
+
+def camera_key(name: str) -> str:
+    """Inverse of :func:`camera_name`."""
+    return name if name.startswith("observation.") else IMAGES + name
+
+
+def to_pictures(value: Any) -> list[NDArray[np.uint8]]:
+    """One or more [H, W, 3] uint8 RGB pictures out of an observation's value.
+
+    Args:
+        value: Tensor (any device) or array [..., 3, H, W] or [..., H, W, 3]; uint8, or float in 0..1. Leading
+            dimensions (a batch, a history) are flattened in order.
+
+    Raises:
+        ValueError: On another shape.
+    """
+    tensor = torch.as_tensor(value)
+    if tensor.ndim < 3 or 3 not in (tensor.shape[-1], tensor.shape[-3]):
+        raise ValueError(f"not a picture of three channels: shape {tuple(tensor.shape)}")
+    tensor = tensor.reshape(-1, *tensor.shape[-3:])
+    if tensor.shape[-1] != 3:
+        tensor = tensor.permute(0, 2, 3, 1)
+    if tensor.dtype != torch.uint8:
+        tensor = tensor.mul(255.0).round_().clamp_(0, 255).to(torch.uint8)  # before the copy: a quarter of the bytes
+    pictures = tensor.contiguous().cpu().numpy()
+    return [np.ascontiguousarray(picture) for picture in pictures]
+
+
+def pictures_of(observation: Mapping[str, Any]) -> dict[str, list[NDArray[np.uint8]]]:
+    """{camera: pictures} of an observation; depth maps and whatever else has no three channels are left out."""
+    found = {}
+    for key, value in observation.items():
+        if key.startswith("observation.image") and hasattr(value, "shape"):
+            shape = tuple(value.shape)
+            if len(shape) >= 3 and 3 in (shape[-1], shape[-3]):
+                found[camera_name(key)] = to_pictures(value)
+    return found

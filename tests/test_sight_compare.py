@@ -1,0 +1,67 @@
+"""End to end on the simulated arm: pictures and readings in, findings out. No camera pose is given away."""
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+if not find_spec("mujoco"):  # not imported here: the package chooses the renderer first
+    pytest.skip("extra sim", allow_module_level=True)
+
+from sight_scenes import photograph, some_poses
+
+from lerobot_diagnostics.findings import Status
+from lerobot_diagnostics.sight import Poses, compare_live, compare_poses
+from lerobot_diagnostics.sim.config_so101_sim import CameraFault, SimFaults
+
+POSES = some_poses()
+
+
+@pytest.fixture(scope="module")
+def before() -> Poses:
+    return photograph(SimFaults(), POSES)
+
+
+def now(faults: SimFaults) -> Poses:
+    return photograph(faults, POSES[:14])
+
+
+def test_a_healthy_arm_is_quiet_even_when_the_camera_was_moved_and_the_light_is_another(before):
+    moved = CameraFault(move_m=[0.01, 0.005, 0.0], turn_deg=[1.0, -1.5, 0.5])
+    found = compare_poses(before, now(SimFaults(cameras={"front": moved}, light_level=0.8)))
+    assert {f.code: f.status for f in found} == {"JOINT_OFFSET": Status.PASS, "BASE_MOVED": Status.PASS}
+    assert found[0].evidence["camera_moved_px"]["front"] > 3
+
+
+def test_a_shifted_elbow_is_named_with_its_degrees(before):
+    (found,) = compare_poses(before, now(SimFaults(joint_zero_deg={"elbow_flex": -4.0})))
+    assert (found.code, found.status, found.subject) == ("JOINT_OFFSET", Status.FAIL, "elbow_flex")
+    assert found.evidence["offset_deg"] == pytest.approx(-4.0, abs=0.3)
+    assert "+4.0 degrees" in found.fix
+
+
+def test_a_shifted_base_is_no_joint(before):
+    (found,) = compare_poses(before, now(SimFaults(base_move_m=[0.008, -0.006], base_turn_deg=2.0)))
+    assert (found.code, found.status) == ("BASE_MOVED", Status.FAIL)
+    assert [found.evidence[key] for key in ("forward_mm", "left_mm")] == pytest.approx([8.0, -6.0], abs=1.0)
+    assert found.evidence["turn_deg"] == pytest.approx(2.0, abs=0.3)
+
+
+def test_pictures_that_show_no_arm_are_not_attributed_and_nothing_is_driven():
+    rng = np.random.default_rng(0)
+    noise = [rng.integers(0, 255, (180, 240, 3), dtype=np.uint8) for _ in POSES]
+
+    def capture(pose):
+        raise AssertionError(f"driven to {pose}")
+
+    (found,) = compare_live(Poses(POSES, {"front": noise}), capture, POSES[:4])
+    assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
+    assert "Cannot attribute" in found.summary
+
+
+@pytest.mark.parametrize(("lift", "seen"), [(4.0, True), (0.0, False)])
+def test_an_arm_unlike_the_model_is_not_attributed_but_its_shift_is_seen(before, monkeypatch, lift, seen):
+    monkeypatch.setattr("lerobot_diagnostics.sight.compare._solve", lambda *_: ({}, {"front": "unlike the model"}))
+    (found,) = compare_poses(before, now(SimFaults(joint_zero_deg={"shoulder_lift": lift})))
+    assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
+    assert ("A shift is seen" in found.summary) == seen

@@ -1,0 +1,36 @@
+"""Poses to drive to: high ones, highest first."""
+
+from contextlib import closing
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+if not find_spec("mujoco"):  # not imported here: the package chooses the renderer first
+    pytest.skip("extra sim", allow_module_level=True)
+
+from lerobot_diagnostics.sight.driving import LEAST_CLEARANCE_M, clearances, clearest
+from lerobot_diagnostics.sight.model import Arm
+
+HIGH = [0.0, -60.0, 40.0, 20.0, 0.0, 10.0]
+LOW = [0.0, 20.0, 40.0, 30.0, 0.0, 10.0]
+
+
+def test_clearance_falls_as_the_arm_leans_forward():
+    with closing(Arm()) as arm:
+        found = clearances(arm, np.array([[0.0, lift, 40.0, 20.0, 0.0, 10.0] for lift in (-60, -30, 0)]))
+    assert (np.diff(found) < 0).all()
+
+
+def test_low_poses_are_left_out_and_the_highest_comes_first():
+    readings = np.array([LOW, *[[pan, lift, *HIGH[2:]] for pan in (-20.0, 20.0) for lift in (-50.0, -70.0)], LOW])
+    with closing(Arm()) as arm:
+        chosen = clearest(readings, 3, arm)
+        heights = clearances(arm, chosen)
+    assert len(chosen) == 3
+    assert (heights >= LEAST_CLEARANCE_M).all()
+    assert (np.diff(heights) <= 1e-9).all()
+
+
+def test_where_every_pose_is_low_there_is_none_to_drive_to():
+    assert clearest(np.array([LOW, LOW])).shape == (0, 6)
