@@ -7,6 +7,7 @@ and the cameras beside it. A robot without a serial bus (simulated, or behind a 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,9 @@ from lerobot_diagnostics.robot import parts
 from lerobot_diagnostics.robot.connect import connected, port_error
 
 Picture = NDArray[np.uint8]
+
+FIRST_PICTURE_S = 2.0
+"""A USB camera gives its first picture within a second."""
 
 
 @dataclass
@@ -160,7 +164,7 @@ def open_for_reading(robot: Any) -> Iterator[LiveRobot]:
             live.arms.append(_open_arm(prefix, part, bus))
             for name, camera in getattr(part, "cameras", {}).items():
                 try:
-                    camera.connect()
+                    _open_camera(camera)
                     live.cameras[f"{prefix}{name}"] = camera
                 except Exception as error:  # drivers raise all kinds; any of them means no picture
                     live.dead_cameras[f"{prefix}{name}"] = " ".join(str(error).split()) or type(error).__name__
@@ -172,6 +176,27 @@ def open_for_reading(robot: Any) -> Iterator[LiveRobot]:
         for arm in live.arms:
             with contextlib.suppress(Exception):
                 arm.bus.disconnect(disable_torque=False)
+
+
+def _open_camera(camera: Any) -> None:
+    """Connect a camera and wait for its first picture.
+
+    Not by LeRobot's own warm-up: where that fails on a ZMQ camera (0.6.1), the socket is closed under the reading
+    thread and libzmq aborts the process. ``disconnect`` ends the thread first.
+    """
+    camera.connect(warmup=False)
+    patience = max(FIRST_PICTURE_S, float(getattr(camera.config, "warmup_s", None) or 0.0))
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            camera.read_latest()
+            return
+        except (OSError, TimeoutError, RuntimeError) as error:
+            if time.monotonic() > deadline:
+                with contextlib.suppress(Exception):
+                    camera.disconnect()
+                raise TimeoutError(f"no picture within {patience:g} s of connecting ({error})") from error
+            time.sleep(0.02)
 
 
 def _open_arm(prefix: str, part: Any, bus: Any) -> Arm:
