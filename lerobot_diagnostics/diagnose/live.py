@@ -21,6 +21,13 @@ from lerobot_diagnostics.robot.connect import connected, port_error
 
 Picture = NDArray[np.uint8]
 
+BUS_FAILURES = (OSError, RuntimeError, KeyError, IndexError)
+"""What LeRobot raises on a bus that answers late or in pieces; the last one comes from the servo SDK, which reads the
+error byte of a packet that is not there."""
+
+PINGS = 3
+"""A servo counts as silent when it answers none of these."""
+
 FIRST_PICTURE_S = 2.0
 """A USB camera gives its first picture within a second."""
 
@@ -94,7 +101,7 @@ class LiveRobot:
                 continue
             try:
                 values = arm.bus.sync_read("Present_Position", arm.answering, normalize=bool(arm.bus.calibration))
-            except OSError as error:
+            except BUS_FAILURES as error:
                 reading.failed[f"{arm.prefix}{_culprit(arm)}"] = " ".join(str(error).split())
                 continue
             reading.joints |= {f"{arm.prefix}{name}.pos": float(value) for name, value in values.items()}
@@ -121,7 +128,7 @@ class LiveRobot:
                 reading.joints[key] = float(value)
 
 
-def settled[Value](read: Callable[[], Value], tries: int = 4) -> Value | None:
+def settled[Value](read: Callable[[], Value], tries: int = 8) -> Value | None:
     """A value that two readings in a row agree on; None where none do, or reading fails.
 
     After a late answer the next question may be answered with it: one reading alone is not to be believed.
@@ -130,7 +137,7 @@ def settled[Value](read: Callable[[], Value], tries: int = 4) -> Value | None:
     for _ in range(tries):
         try:
             value = read()
-        except (OSError, KeyError, RuntimeError):
+        except BUS_FAILURES:
             last = None
             continue
         if last is not None and value == last:
@@ -205,4 +212,12 @@ def _open_arm(prefix: str, part: Any, bus: Any) -> Arm:
         bus.connect(handshake=False)  # the handshake raises on the first silent servo; here each is asked
     except OSError as error:
         return Arm(prefix, part, bus, port_error(bus.port, flag, error))
-    return Arm(prefix, part, bus, answering=[name for name in bus.motors if bus.ping(name, num_retry=2) is not None])
+    return Arm(prefix, part, bus, answering=[name for name in bus.motors if _answers(bus, name)])
+
+
+def _answers(bus: Any, name: str) -> bool:
+    for _ in range(PINGS):
+        with contextlib.suppress(*BUS_FAILURES):
+            if bus.ping(name) is not None:
+                return True
+    return False
