@@ -73,7 +73,8 @@ def test_a_healthy_arm_passes_and_the_wire_shows_reads_only(tmp_path):
 def test_a_silent_servo_is_named_with_its_id_and_a_broken_chain_with_its_cable(tmp_path):
     with rig(tmp_path, Faults(silent={"elbow_flex"})) as (_, _, live):
         found = judge_ports(live)
-        assert live.read().joints.keys() >= {"shoulder_pan.pos", "gripper.pos"}  # the others are read on
+        readings = [live.read() for _ in range(5)]  # a loaded machine loses one now and then
+    assert any(r.joints.keys() >= {"shoulder_pan.pos", "gripper.pos"} for r in readings)  # the others are read on
     assert told(found, Status.FAIL) == {("BUS_ERRORS", "elbow_flex")}
     assert "elbow_flex (id 3)" in found[0].summary
     with rig(tmp_path, Faults(silent={"wrist_flex", "wrist_roll", "gripper"})) as (_, _, live):

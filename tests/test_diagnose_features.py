@@ -113,7 +113,8 @@ def test_the_effective_field_of_view_of_a_crop():
 def test_another_control_rate():
     assert told(judge_fps(30, 20)) == {("FPS_MISMATCH", "fail")}
     assert not told(judge_fps(30, 30))
-    assert not judge_fps(30, None)
+    assert not judge_fps(30, None)  # lerobot-rollout's own rate
+    assert told(judge_fps(20, None)) == {("FPS_MISMATCH", "info")}
 
 
 def test_the_table_shows_what_each_side_has():

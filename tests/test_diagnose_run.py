@@ -1,6 +1,7 @@
 """lerobot-diagnose on the servo rig and the simulated arm: one verdict, nothing written, nothing moved."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 
 pytest.importorskip("pty", reason="the rig needs a pseudo-terminal")
 
+from lerobot.cameras.zmq import ZMQCameraConfig
 from lerobot.robots.so_follower import SO101Follower, SO101FollowerConfig
-from rig import Faults, ServoRig, stock
+from rig import Faults, FramePublisher, ServoRig, stock
 from rig.servos import CALIBRATION, JOINTS, REST
+from vision_scenes import camera
 
 from lerobot_diagnostics.cli.diagnose import save_setup
 from lerobot_diagnostics.diagnose import Inputs, diagnose
@@ -78,6 +81,29 @@ def test_a_silent_servo_outranks_what_it_slows(tmp_path):
     assert report.verdict.cause == "motors"
     assert report.verdict.because[0] == "BUS_ERRORS"
     assert "gripper (id 6)" in report.verdict.summary
+
+
+def test_a_camera_that_dies_and_one_that_never_opens(tmp_path):
+    started = time.monotonic()
+
+    def source(_seconds):
+        return {"front": camera(1, 10, int(1e3 * time.monotonic()))} if time.monotonic() - started < 2.0 else {}
+
+    with ServoRig() as servos, FramePublisher(source) as publisher:
+        servos.save_calibration(tmp_path, "rig")
+        cameras = {
+            name: ZMQCameraConfig(
+                server_address="127.0.0.1", port=port, camera_name=name, width=320, height=240, fps=30,
+                warmup_s=1, timeout_ms=500,
+            )
+            for name, port in (("front", publisher.port), ("top", 1))
+        }  # fmt: skip
+        config = SO101FollowerConfig(port=servos.port, id="rig", calibration_dir=tmp_path, cameras=cameras)
+        report = diagnose(Inputs(robot=SO101Follower(config)), tmp_path, {}, say=lambda _: None, soak_s=4.0)
+        assert servos.bank.log == []
+    failed = {(f.code, f.subject) for f in report.findings if f.status == "fail"}
+    assert ("MISSING_CAMERA", "top") in failed
+    assert ("STALE_FRAMES", "front") in failed
 
 
 def test_a_moved_zero_in_the_file(tmp_path):

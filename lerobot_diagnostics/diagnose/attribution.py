@@ -89,7 +89,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         _codes("BUS_ERRORS OVERLOAD"),
         "A failed read costs about 150 ms (LeRobot's retries, measured on a dead bus) and gives no position.",
-        explains=_codes("SLOW_LOOP STANDING_ERROR TRACKING STALE_FRAMES START_JUMP"),
+        explains=_codes("SLOW_LOOP STANDING_ERROR TRACKING START_JUMP"),
     ),
     Rule(
         _codes("UNITS_MISMATCH OLD_CONVENTION"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lerobot_diagnostics.diagnose.live import Arm, LiveRobot, Picture, Reading, settled
+from lerobot_diagnostics.diagnose.live import BUS_FAILURES, Arm, LiveRobot, Picture, Reading, settled
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table
 from lerobot_diagnostics.robot import calibration as calibrations
 from lerobot_diagnostics.robot.connect import FIELDS
@@ -234,7 +234,7 @@ def judge_arm(arm: Arm) -> tuple[list[Finding], list[Table]]:
     motors = (settled(arm.bus.read_calibration) if not arm.silent else None) or {}
     try:
         positions = arm.bus.sync_read("Present_Position", arm.answering, normalize=False, num_retry=2)
-    except (OSError, RuntimeError):
+    except BUS_FAILURES:
         positions = {}
     full_turn = KOCH if "koch" in str(getattr(arm.part, "name", "")) else calibrations.FULL_TURN
     path = Path(arm.part.calibration_fpath)

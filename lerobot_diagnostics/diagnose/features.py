@@ -26,6 +26,9 @@ CROP_WARN, CROP_FAIL = 0.5, 0.1
 """Share of the picture that is left. 0.1 is a tenth of the view: the case reported in public saw 3 %. LeRobot's own
 PushT recipe keeps 77 % (84 of 96 pixels each way)."""
 
+ROLLOUT_FPS = 30.0
+"""``RolloutConfig.fps`` of LeRobot 0.6.1."""
+
 
 @dataclass(frozen=True)
 class Side:
@@ -311,21 +314,28 @@ def judge_fps(data_fps: float | None, control_fps: float | None) -> list[Finding
 
     Args:
         data_fps: Of the training data.
-        control_fps: ``--fps`` of the rollout.
+        control_fps: ``--fps`` of the rollout; None where it was not given.
     """
-    if data_fps is None or control_fps is None:
+    if data_fps is None:
         return []
+    if control_fps is None:
+        if abs(ROLLOUT_FPS / data_fps - 1) <= 0.05:
+            return []
+        summary = f"Recorded at {data_fps:g} fps; without --fps lerobot-rollout steps at {ROLLOUT_FPS:g}."
+        fix = f"Pass --fps={data_fps:g} to lerobot-rollout."
+        evidence = {"data_fps": data_fps}
+        return [_finding("FPS_MISMATCH", Status.INFO, Cause.CLOCK, "control loop", summary, evidence, fix)]
     ratio = control_fps / data_fps
-    evidence = {"data_fps": data_fps, "control_fps": control_fps, "ratio": ratio}
+    rates = {"data_fps": data_fps, "control_fps": control_fps, "ratio": ratio}
     if abs(ratio - 1) <= 0.05:
         summary = f"The loop steps at {control_fps:g} fps, as recorded."
-        return [_finding("FPS_MISMATCH", Status.PASS, Cause.CLOCK, "control loop", summary, evidence)]
+        return [_finding("FPS_MISMATCH", Status.PASS, Cause.CLOCK, "control loop", summary, rates)]
     how = f"{ratio:.2g} times as fast as" if ratio > 1 else f"at {ratio:.0%} of the speed of"
     summary = (
         f"The loop steps at {control_fps:g} fps, the data were recorded at {data_fps:g}: the arm moves {how} shown."
     )
     fix = f"Pass --fps={data_fps:g} to lerobot-rollout."
-    return [_finding("FPS_MISMATCH", Status.FAIL, Cause.CLOCK, "control loop", summary, evidence, fix)]
+    return [_finding("FPS_MISMATCH", Status.FAIL, Cause.CLOCK, "control loop", summary, rates, fix)]
 
 
 def _short(key: str) -> str:

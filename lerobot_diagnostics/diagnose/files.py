@@ -77,7 +77,8 @@ def judge_files(files: Files) -> Outcome:
         findings += features.judge_framing(config, policy)
     if given is not None:
         findings += features.judge_names(given, files.robot)
-        findings += features.judge_fps(given.fps, files.fps)
+        if policy is not None or files.fps is not None:
+            findings += features.judge_fps(given.fps, files.fps)
     if files.recording is not None:
         findings += _data_set(files, files.recording)
     tables = [features.side_by_side(sides, rename)] if sides else []

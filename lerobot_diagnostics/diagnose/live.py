@@ -7,6 +7,7 @@ and the cameras beside it. A robot without a serial bus (simulated, or behind a 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,16 @@ from lerobot_diagnostics.robot import parts
 from lerobot_diagnostics.robot.connect import connected, port_error
 
 Picture = NDArray[np.uint8]
+
+BUS_FAILURES = (OSError, RuntimeError, KeyError, IndexError)
+"""What LeRobot raises on a bus that answers late or in pieces; the last one comes from the servo SDK, which reads the
+error byte of a packet that is not there."""
+
+PINGS = 3
+"""A servo counts as silent when it answers none of these."""
+
+FIRST_PICTURE_S = 2.0
+"""A USB camera gives its first picture within a second."""
 
 
 @dataclass
@@ -90,7 +101,7 @@ class LiveRobot:
                 continue
             try:
                 values = arm.bus.sync_read("Present_Position", arm.answering, normalize=bool(arm.bus.calibration))
-            except OSError as error:
+            except BUS_FAILURES as error:
                 reading.failed[f"{arm.prefix}{_culprit(arm)}"] = " ".join(str(error).split())
                 continue
             reading.joints |= {f"{arm.prefix}{name}.pos": float(value) for name, value in values.items()}
@@ -117,7 +128,7 @@ class LiveRobot:
                 reading.joints[key] = float(value)
 
 
-def settled[Value](read: Callable[[], Value], tries: int = 4) -> Value | None:
+def settled[Value](read: Callable[[], Value], tries: int = 8) -> Value | None:
     """A value that two readings in a row agree on; None where none do, or reading fails.
 
     After a late answer the next question may be answered with it: one reading alone is not to be believed.
@@ -126,7 +137,7 @@ def settled[Value](read: Callable[[], Value], tries: int = 4) -> Value | None:
     for _ in range(tries):
         try:
             value = read()
-        except (OSError, KeyError, RuntimeError):
+        except BUS_FAILURES:
             last = None
             continue
         if last is not None and value == last:
@@ -160,7 +171,7 @@ def open_for_reading(robot: Any) -> Iterator[LiveRobot]:
             live.arms.append(_open_arm(prefix, part, bus))
             for name, camera in getattr(part, "cameras", {}).items():
                 try:
-                    camera.connect()
+                    _open_camera(camera)
                     live.cameras[f"{prefix}{name}"] = camera
                 except Exception as error:  # drivers raise all kinds; any of them means no picture
                     live.dead_cameras[f"{prefix}{name}"] = " ".join(str(error).split()) or type(error).__name__
@@ -174,10 +185,39 @@ def open_for_reading(robot: Any) -> Iterator[LiveRobot]:
                 arm.bus.disconnect(disable_torque=False)
 
 
+def _open_camera(camera: Any) -> None:
+    """Connect a camera and wait for its first picture.
+
+    Not by LeRobot's own warm-up: where that fails on a ZMQ camera (0.6.1), the socket is closed under the reading
+    thread and libzmq aborts the process. ``disconnect`` ends the thread first.
+    """
+    camera.connect(warmup=False)
+    patience = max(FIRST_PICTURE_S, float(getattr(camera.config, "warmup_s", None) or 0.0))
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            camera.read_latest()
+            return
+        except (OSError, TimeoutError, RuntimeError) as error:
+            if time.monotonic() > deadline:
+                with contextlib.suppress(Exception):
+                    camera.disconnect()
+                raise TimeoutError(f"no picture within {patience:g} s of connecting ({error})") from error
+            time.sleep(0.02)
+
+
 def _open_arm(prefix: str, part: Any, bus: Any) -> Arm:
     flag = f"--robot.{prefix and prefix + 'arm_config.'}port"
     try:
         bus.connect(handshake=False)  # the handshake raises on the first silent servo; here each is asked
     except OSError as error:
         return Arm(prefix, part, bus, port_error(bus.port, flag, error))
-    return Arm(prefix, part, bus, answering=[name for name in bus.motors if bus.ping(name, num_retry=2) is not None])
+    return Arm(prefix, part, bus, answering=[name for name in bus.motors if _answers(bus, name)])
+
+
+def _answers(bus: Any, name: str) -> bool:
+    for _ in range(PINGS):
+        with contextlib.suppress(*BUS_FAILURES):
+            if bus.ping(name) is not None:
+                return True
+    return False

@@ -308,7 +308,7 @@ class Ladder:
 
         def run() -> Outcome:
             fps = self.inputs.fps or session.recording.fps
-            call, horizon = look(self.loaded, session.recording, session.recording.episode_indices[0])
+            call, horizon = look(self.loaded, session.recording, self._healthy_episodes(session.recording)[0])
             rate = self.soaked.rate if self.soaked is not None else None
             rtc = hasattr(self.loaded.config, "rtc_config")
             return judge_clock(
