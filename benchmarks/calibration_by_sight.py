@@ -1,10 +1,10 @@
 """Faults drawn at random, judged blind: who names the cause, who cries wolf?
 
-    python benchmarks/calibration_by_sight.py --views front --draws 10 --healthy 30      # joint zeros, base, camera, healthy
+    python benchmarks/calibration_by_sight.py --views front --draws 10 --healthy 30  # zeros, base, camera, healthy
 
 A draw is a setup of the simulated arm in which something was changed after its demonstrations were recorded, or
-nothing was. A judge gets what a user has, the recording before and one after, and answers with a label; it is never told the
-truth. Printed: the confusion table, the error of the degrees, and the misses with the evidence that decided.
+nothing was. A judge gets what a user has, the recording before and one after, and answers with a label; it is never
+told the truth. Printed: the confusion table, the error of the degrees, and the misses with the evidence that decided.
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ REPO_ID = "local/fault_injection"
 FPS = 10
 DEMONSTRATIONS, TRAINED = 14, 10
 CAMERAS = ("front", "top")
+LIVE_FPS = 5
+"""Rate of the live cameras: rendering is most of the work, and the arm stands still where pictures count."""
 LIGHT = 0.12
 """Change of light that is no fault: episodes of one real recording differ by up to 13 % (see vision.lighting)."""
 
@@ -262,7 +264,10 @@ class Judge:
                 alter(data, policy)
         clock = Clock()
         config = SO101SimConfig(
-            cameras={name: SimCameraConfig() for name in CAMERAS}, seed=draw.seed, faults=draw.faults, real_time=True
+            cameras={name: SimCameraConfig(fps=LIVE_FPS) for name in CAMERAS},
+            seed=draw.seed,
+            faults=draw.faults,
+            real_time=True,
         )
         robot = SO101Sim(config, clock=clock, sleep=clock.sleep)
         inputs = Inputs(

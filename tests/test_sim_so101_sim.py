@@ -207,6 +207,19 @@ def test_a_slow_loop_takes_its_time(tmp_path):
     assert clock.now == pytest.approx(0.4)
 
 
+def test_a_camera_has_a_new_picture_at_its_own_rate(tmp_path):
+    clock = Clock()
+    slow = SimCameraConfig(width=64, height=48, fps=5)
+    robot = connect(tmp_path, clock, cameras={"front": slow}, real_time=True)
+    first = robot.get_observation()["front"]
+    robot.send_action({"shoulder_pan.pos": 40.0})
+    clock.now += 0.15
+    assert np.array_equal(robot.get_observation()["front"], first)
+    clock.now += 0.1
+    assert not np.array_equal(robot.get_observation()["front"], first)
+    robot.disconnect()
+
+
 def test_in_real_time_the_arm_moves_with_the_wall_clock(tmp_path):
     clock = Clock()
     robot = connect(tmp_path, clock, cameras={}, real_time=True)

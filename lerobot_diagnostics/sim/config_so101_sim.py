@@ -13,7 +13,7 @@ CAMERAS = ("front", "top", "wrist")
 
 @dataclass
 class SimCameraConfig:
-    """One camera: ``front``, ``top`` or ``wrist``."""
+    """One camera: ``front``, ``top`` or ``wrist``; a picture is up to 1/``fps`` old, as a real camera's."""
 
     width: int = 320
     height: int = 240

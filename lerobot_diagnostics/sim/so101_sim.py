@@ -118,6 +118,7 @@ class SO101Sim(Robot):  # type: ignore[misc]
         self._last_call = self._clock()
         self._observations = 0
         self._frozen: dict[str, Image] = {}
+        self._shown: dict[str, tuple[float, Image]] = {}
         self._readings: deque[tuple[float, NDArray[np.float64]]] = deque([(0.0, self.world.reading())])
 
     @property
@@ -192,10 +193,14 @@ class SO101Sim(Robot):  # type: ignore[misc]
             raise TimeoutError(f"SimCamera({source}) latest frame is too old (simulated).")
         if _since(fault.frozen_from_s, self._time_s) and source in self._frozen:
             return self._frozen[source].copy()
+        taken_s, shown = self._shown.get(source, (-np.inf, None))
+        if shown is not None and self._time_s - taken_s < 1 / settings.fps - 1e-6:
+            return shown.copy()  # a camera has no newer picture yet
         picture = spoil(self.world.render(source, settings.width, settings.height), fault)
         if _since(fault.dead_from_s, self._time_s):
             picture = np.zeros_like(picture)
         self._frozen[source] = picture
+        self._shown[source] = (self._time_s, picture)
         return picture
 
 
