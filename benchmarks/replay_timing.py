@@ -41,8 +41,8 @@ def motion(_episode: int, length: int) -> np.ndarray:
     return np.array(columns).T
 
 
-def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray, str]:
-    """One replay in a process of its own: the times at which its goals arrived, and what it printed."""
+def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray | None, str]:
+    """One replay in a process of its own: when its goals arrived (None if it failed), and what it printed."""
     rng = np.random.default_rng(0)
     scene = cv2.GaussianBlur(rng.integers(0, 255, (480, 640, 3)).astype(np.uint8), (0, 0), 5)
     start = dict(zip(JOINTS, motion(0, 1)[0], strict=True))
@@ -65,7 +65,8 @@ def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray, str
             command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False
         )
         if done.returncode:
-            raise SystemExit(f"{name} failed:\n{done.stdout[-3000:]}{done.stderr}")
+            reason = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            return None, f"exit code {done.returncode}: {reason[-1] if name == 'stock' else ' '.join(reason[:4])}"
         times = np.array([write.time_s for write in rig.bank.writes("Goal_Position")])
     return times, done.stdout
 
@@ -87,6 +88,9 @@ def main() -> None:
         for run in range(arguments.runs):
             for name in rows:
                 times, said = play(name, folder, data, run)
+                if times is None:  # a machine too busy to answer LeRobot's servo reads in time
+                    print(f"{name:6} run {run}: {said}")
+                    continue
                 times = times[-frames:]
                 error = times - np.arange(frames) / FPS
                 error = (error - error.min()) * 1000
@@ -99,7 +103,10 @@ def main() -> None:
                     dropped,
                 )
     for name, values in rows.items():
-        print(f"{name:6} median of {arguments.runs} runs:", np.round(np.median(values, axis=0), 2))
+        print(
+            f"{name:6} median of {len(values)} runs:",
+            np.round(np.median(values, axis=0), 2) if values else "none finished",
+        )
 
 
 if __name__ == "__main__":

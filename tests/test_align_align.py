@@ -14,6 +14,7 @@ import vision_scenes as scenes
 from fake_robot import KEYS, FakeRobot
 from lerobot.rollout.context import HardwareContext, RolloutContext, RuntimeContext
 from lerobot.rollout.robot_wrapper import ThreadSafeRobot
+from make_dataset import make_dataset
 from rich.console import Console
 from rig.servos import REST
 
@@ -185,10 +186,26 @@ def test_then_none_ends_without_the_policy(recorded, tmp_path):
     assert case.robot.sent == [] and case.engine.started == 0
 
 
+def test_it_starts_by_itself_without_a_keyboard(recorded, tmp_path):
+    case = Case(recorded, tmp_path, SceneRobot(), NoKeys(), auto_start=True, then="none")
+    assert case.run() == 0
+    assert "starting in 5 s" in case.out.getvalue() and "starting in 1 s" in case.out.getvalue()
+    assert case.report["results"]["ending"] == "counted down"
+    assert case.report["timings"]["align_s"] > 5.0
+    assert case.robot.sent == []
+
+
 def test_q_starts_nothing(recorded, tmp_path):
     case = case_with_key(recorded, tmp_path, SceneRobot(), key="q", then="none")
     assert case.run() == 1  # so that nothing behind && starts
     assert case.robot.sent == []
+
+
+def test_enter_pressed_too_early_starts_nothing(recorded, tmp_path):
+    early = ScriptedKeys(["\n", "\n", None, None, None, "q"])  # typed while the recording was read
+    case = Case(recorded, tmp_path, SceneRobot(), early)
+    assert case.run() == 1
+    assert case.engine.started == 0 and case.robot.sent == []
 
 
 def test_swapped_cameras_are_refused_before_the_loop(recorded, tmp_path):
@@ -226,7 +243,7 @@ def test_go_to_start_shows_asks_and_moves(recorded, tmp_path):
 
 
 def test_go_to_start_not_confirmed_moves_nothing(recorded, tmp_path):
-    case = Case(recorded, tmp_path, SceneRobot(AWAY), ScriptedKeys(["x"]), go_to_start=True)
+    case = case_with_key(recorded, tmp_path, SceneRobot(AWAY), "ENTER: move the arm", "x", go_to_start=True)
     assert case.run() == 1
     assert case.robot.sent == []
 
@@ -316,6 +333,18 @@ def test_bad_settings_are_refused_before_anything_connects(recorded, capsys, set
     assert stop.value.code == 2
     said = capsys.readouterr().err.strip()
     assert line in said and len(said.splitlines()) == 1
+
+
+def test_a_reference_whose_videos_are_gone(tmp_path, capsys):
+    root = make_dataset(tmp_path / "data", cameras={"front": "h264"})
+    for video in root.rglob("*.mp4"):
+        video.unlink()
+    with pytest.raises(SystemExit):
+        AlignStrategyConfig(reference=ReferenceConfig(root=str(root), episode=1))
+    said = capsys.readouterr().err.strip()
+    assert f"--strategy.reference.root={root} lacks videos/observation.images.front/" in said
+    assert said.endswith("Restore the file, or choose other episodes with --strategy.reference.episode.")
+    assert len(said.splitlines()) == 1
 
 
 def test_stock_rollout_says_it_in_one_line_before_it_loads_or_connects_anything(

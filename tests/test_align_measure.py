@@ -59,6 +59,14 @@ def test_objects_are_looked_at_once_the_camera_stands_and_nothing_moves(backgrou
     assert put_back.within(Tolerance())
 
 
+def test_an_object_counts_against_this_episode_wherever_others_had_it(background):
+    m = meter(background, with_cube(start(), 40))
+    others = {"front": [with_cube(start(7), 64), with_cube(start(8), 52)]}
+    m.use(Reference(0, {"front": with_cube(start(), 40)}, {}, others))
+    found = m.measure("front", with_cube(start(5), 64), now=0.0, still=True, at_pose=True)
+    assert [c.kind for c in found.displaced(Tolerance())] == ["object"]
+
+
 def test_the_slow_look_is_taken_once_a_second(background):
     m = meter(background, with_cube(start(), 40))
     m.measure("front", with_cube(start(5), 40), now=0.0, still=True, at_pose=True)

@@ -80,6 +80,12 @@ def test_base_and_objects_are_moved_back_in_words():
     assert moved(changes=(still, coding)).within(BAND)
 
 
+def test_parts_of_the_arm_elsewhere_are_a_joint_not_the_base():
+    m = moved(changes=(Change("arm", 300, 200, math.nan, math.nan, 9000, 0.0),))
+    assert "a joint's zero may have moved" in lines(m, BAND)[1].text
+    assert [f.code for f in findings([m], BAND, required=False) if f.status is Status.WARN] == ["JOINT_OFFSET"]
+
+
 def test_findings_pass_warn_or_fail():
     assert {f.status for f in findings([moved(1, changes=())], BAND, required=True)} == {Status.PASS}
     warn = findings([moved(14, turn=1.1)], BAND, required=False)[0]

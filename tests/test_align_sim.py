@@ -1,4 +1,4 @@
-"""On the simulated arm: the printed correction brings a camera back, and stock rollout hands over or refuses."""
+"""On the simulated arm: the printed correction brings a camera back, and stock rollout hands over."""
 
 import io
 import json
@@ -130,7 +130,7 @@ def recorded(tmp_path_factory):
     return folder
 
 
-def flags(recorded, tmp_path, *more: str) -> list[str]:
+def flags(recorded, tmp_path) -> list[str]:
     return [
         f"--policy.path={recorded / 'policy'}",
         "--policy.device=cpu",
@@ -141,7 +141,6 @@ def flags(recorded, tmp_path, *more: str) -> list[str]:
         f"--strategy.output_dir={tmp_path / 'out'}",
         "--return_to_initial_position=false",
         "--duration=1",
-        *more,
     ]
 
 
@@ -157,18 +156,3 @@ def test_stock_rollout_hands_the_simulated_arm_over_once_it_is_aligned(recorded,
         assert rollout.ended() == 0, rollout.out
     assert "Base strategy control loop started" in rollout.out
     assert json.loads((tmp_path / "out" / "report.json").read_text())["results"]["aligned"]
-
-
-def test_stock_rollout_names_a_moved_camera_and_a_moved_cube(recorded, tmp_path):
-    faults = ["--robot.faults.cameras={front: {move_m: [0.02, 0, 0]}}", "--robot.faults.cube_move_m=[0.03, 0]"]
-    with align_stock.Rollout(*flags(recorded, tmp_path, *faults, "--strategy.strict=true")) as rollout:
-        rollout.wait_for("front: slide the camera")
-        rollout.wait_for("top: move the object")
-        rollout.press("\n")
-        assert rollout.ended() == 1, rollout.out
-    found = json.loads((tmp_path / "out" / "report.json").read_text())["findings"]
-    failed = {(f["code"], f["subject"]) for f in found if f["status"] == "fail"}
-    assert failed == {("MOVED", "front"), ("OBJECT_MOVED", "top")}
-    front = next(f for f in found if f["code"] == "MOVED" and f["subject"] == "front")
-    # 2 cm of the 0.67 m that 320 px cover at the middle of the table; the backdrop, farther away, moves less
-    assert front["evidence"]["dx_px"] == pytest.approx(-0.02 / 0.668 * 320, abs=2.5)

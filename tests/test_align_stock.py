@@ -95,15 +95,6 @@ def test_nothing_reaches_the_wire_before_enter_and_the_policy_after(tmp_path, po
     assert report["results"]["aligned"] and report["verdict"]["cause"] == "none_found"
 
 
-def test_it_starts_by_itself_without_a_keyboard_and_then_none_sends_nothing(tmp_path, policy):
-    with Bench(tmp_path, policy) as bench:
-        flags = [*bench.flags, "--strategy.auto_start=true", "--strategy.then=none"]
-        with align_stock.Rollout(*flags, keyboard=False) as rollout:
-            assert rollout.ended(90) == 0, rollout.out
-        assert "starting in 5 s" in rollout.out and "starting in 1 s" in rollout.out
-        assert bench.goals == []
-
-
 def test_strict_refuses_a_moved_camera_and_does_not_move_the_arm(tmp_path, policy):
     with Bench(tmp_path, policy, shift=-9) as bench:
         with align_stock.Rollout(*bench.flags, "--strategy.strict=true") as rollout:

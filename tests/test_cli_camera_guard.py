@@ -1,5 +1,7 @@
 """The command: from files, from network cameras, from a simulation; attaching and detaching; what goes wrong."""
 
+import importlib.util
+import itertools
 import json
 
 import make_dataset as maker
@@ -109,8 +111,8 @@ def robot(publisher, **shown):
 
 def noisy():
     """Pictures of live cameras: never the same twice."""
-    count = iter(range(10**6))
-    return lambda _seconds: {name: camera(seed, 0, next(count)) for name, seed in SEEDS.items()}
+    frames = itertools.cycle([{name: camera(s, 0, 900 + k) for name, s in SEEDS.items()} for k in range(7)])
+    return lambda _seconds: next(frames)
 
 
 def test_live_cameras_are_opened_without_the_arm(guarded, tmp_path):
@@ -199,3 +201,36 @@ def test_no_camera_at_all_ends_with_the_first_reason(guarded, capsys):
     ]
     assert command(f"--policy.path={guarded}", *flags) == 2
     assert "/dev/video77" in capsys.readouterr().err
+
+
+def test_a_machine_without_cameras_is_listed_as_such(tmp_path, monkeypatch):
+    monkeypatch.setattr("lerobot_diagnostics.guard.devices.list_devices", list)
+    assert command("--list=true", f"--output_dir={tmp_path / 'out'}") == 0
+    told = report(tmp_path / "out")
+    assert told["tables"][0]["note"] == "The operating system lists no camera."
+    assert told["verdict"]["cause"] == "none_found"
+
+
+def test_a_simulation_is_asked_for_its_own_pictures(tmp_path, monkeypatch):
+    if importlib.util.find_spec("mujoco") is None:  # importing it here would be before its renderer is chosen
+        pytest.skip("no mujoco")
+    from lerobot_diagnostics.sim.config_so101_sim import SO101SimConfig
+    from lerobot_diagnostics.sim.so101_sim import SO101Sim
+
+    cameras = ("front", "top")
+    arm = SO101Sim(SO101SimConfig(real_time=False))
+    arm.connect()
+    frames = []
+    for k in range(5):
+        observation = arm.get_observation()
+        frames.append([observation[name] for name in cameras])
+        arm.send_action({key: value + 4 * k for key, value in observation.items() if key.endswith("pan.pos")})
+    arm.disconnect()
+    monkeypatch.setattr(maker, "picture", lambda i, number, _size: frames[i][number])
+    data = make_dataset(
+        tmp_path / "d", lengths=(5, 5, 5), cameras=dict.fromkeys(cameras, "image"), picture_size=(240, 320)
+    )
+    flags = [f"--dataset.root={data}", "--robot.type=so101_sim"]
+    assert command(*flags, f"--output_dir={tmp_path / 'a'}") == 0
+    assert command(*flags, "--robot.faults.swap=[front,top]", f"--output_dir={tmp_path / 'b'}") == 1
+    assert report(tmp_path / "b")["verdict"]["because"] == ["SWAPPED"]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -233,6 +234,22 @@ def test_a_dead_camera_ends_it_and_is_named(tmp_path):
     assert finding(content, "DEAD")["status"] == "fail" and content["verdict"]["cause"] == "cameras"
 
 
+def test_lost_videos_leave_the_joints(tmp_path):
+    states = np.array([[pose[joint] for joint in JOINTS] for pose in motion(20)])
+    root = make_dataset(
+        tmp_path / "data", lengths=(20,), fps=50, cameras={"front": "h264"}, states=lambda _e, n: states[:n],
+        actions=lambda _e, n: states[:n],
+    )  # fmt: skip
+    (root / "videos/observation.images.front/chunk-000/file-000.mp4").unlink()
+    with FramePublisher(lambda _s: {"front": picture(0)}) as publisher, ServoRig(start=motion()[0]) as rig:
+        camera = f"--robot.cameras={{front: {publisher.config('front', 48, 64)}}}"
+        assert run(*command(rig, tmp_path, root, camera, "--return_to_start=false", "--outcome=landed")) == 0
+        assert len(rig.bank.goals()) == 20
+    content = report(tmp_path)
+    assert finding(content, "MISSING_FILES")["subject"] == "front"
+    assert any("front is not compared" in text for text in content["verdict"]["cannot_tell"])
+
+
 def test_a_missing_port_is_said(tmp_path, data, capsys):
     with ServoRig() as rig:
         argv = command(rig, tmp_path, data, "--robot.port=/dev/no-such-port")
@@ -348,9 +365,12 @@ def test_somebody_at_the_terminal_is_asked_and_answers(tmp_path, data):
             ("How far", "20 left\n"),
             ("press ENTER to release", "\n"),
         ):
+            ends = time.monotonic() + 60
             while waited_for not in said:
-                said += os.read(master, 4096).decode(errors="replace")
-            if "play" in waited_for or "ease" in waited_for:
+                assert time.monotonic() < ends, said
+                if select.select([master], [], [], 1.0)[0]:
+                    said += os.read(master, 4096).decode(errors="replace")
+            if waited_for in {"press ENTER to ease", "press ENTER to play"}:
                 assert rig.bank.goals() == []  # the arm stands where the recording starts, and nobody has said play
             said = ""
             os.write(master, answer.encode())

@@ -45,7 +45,8 @@ def test_each_camera_has_its_limit_and_its_reason_and_is_closed():
             "top": ("hangs: no answer within 0 s", "fix"),
         }
         naps: list[float] = []
-        taken = live.grab(3, naps.append)
+        live.pictures = 3
+        taken = live.grab(naps.append)
         assert list(taken) == ["front"]
         assert len(taken["front"]) == 3 and taken["front"][0].dtype == np.uint8
         assert len(naps) == 2

@@ -234,6 +234,11 @@ def test_a_camera_that_freezes_in_a_run_is_refused(guard):
     for _ in range(5):  # the control: nothing moves at all, as before a simulator starts
         clock.now += 5.0
         step(transition(live()))
+    step.reset()
+    for k in range(5):  # a simulation: the arm stands, one view repeats and a shadow moves in the other
+        clock.now += 5.0
+        standing = {"observation.state": torch.full((1, 6), 10.0)}
+        step(transition(live(front=still, wrist=camera(2, 0, 500 + k)), **standing))
     with pytest.raises(CameraGuardError, match="FROZEN"):  # the arm moves, no picture does
         for k in range(5):
             clock.now += 5.0

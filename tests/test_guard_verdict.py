@@ -61,3 +61,9 @@ def test_the_last_line_is_the_verdict_and_every_block_has_a_line():
     text = refusal_text([found("DEAD", Status.FAIL), found("ROTATED", Status.FAIL, "wrist")]).splitlines()
     assert text[-1] == "camera-swap guard: DEAD: front has DEAD. do this"
     assert "  ROTATED: wrist has ROTATED" in text
+
+
+def test_what_pictures_cannot_decide_names_the_test_that_can():
+    last = refusal_text([found("UNDECIDED", Status.UNKNOWN)]).splitlines()[-1]
+    assert "--cover_test=true" in last
+    assert "--actions=" in last

@@ -14,6 +14,7 @@ from lerobot_diagnostics.findings import Status
 from lerobot_diagnostics.recording import open_episode, open_recording
 from lerobot_diagnostics.replay.pictures import (
     RecordedFrames,
+    fetch_videos,
     key_moments,
     misalignment,
     pair_cameras,
@@ -58,6 +59,16 @@ def test_cameras_whose_videos_are_lost_are_left_out(root):
     (root / "videos/observation.images.wrist/chunk-000/file-000.mp4").unlink()
     pairs = {name: f"observation.images.{name}" for name in ("front", "wrist")}
     assert set(RecordedFrames(open_episode(root, 0), pairs).pairs) == {"front"}
+    (lost,) = fetch_videos([open_episode(root, 0)], pairs)
+    assert (lost.code, lost.subject, lost.status) == ("MISSING_FILES", "wrist", Status.WARN)
+
+
+def test_videos_of_the_hub_are_fetched_for_paired_cameras_only(root):
+    episode = open_episode(root, 0)
+    asked = []
+    episode.video_path = lambda key: asked.append(key) or root
+    assert fetch_videos([episode], {"front": "observation.images.front"}) == []
+    assert asked == ["observation.images.front"]
 
 
 def test_key_moments_are_the_grasp_and_the_lowest_point(root):

@@ -1,8 +1,10 @@
 """Stock ``lerobot-rollout`` on a guarded checkpoint: what a refusal leaves on the wire."""
 
 import contextlib
+import itertools
 import re
 
+import cv2
 import numpy as np
 import pytest
 from vision_scenes import camera, recording
@@ -16,6 +18,8 @@ from lerobot_diagnostics.guard.attach import attach
 from lerobot_diagnostics.vision import ReferenceViews
 
 SEEDS = {"front": 1, "wrist": 2}
+SIZE = (120, 160)
+"""Small, so that a loaded machine still infers several times in a rollout of seconds."""
 TARGET = {**REST, "shoulder_pan": 20.0}
 """Where the policy wants the arm to go: 20° from where it is, so that a policy command cannot be missed."""
 
@@ -23,13 +27,18 @@ TARGET = {**REST, "shoulder_pan": 20.0}
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
     root = tmp_path_factory.mktemp("rig")
-    policy = stock.checkpoint(root / "policy", dict.fromkeys(SEEDS, (240, 320)), mean=TARGET)
+    policy = stock.checkpoint(root / "policy", dict.fromkeys(SEEDS, SIZE), mean=TARGET)
     frames, episodes = recording(SEEDS)
+    frames = {name: [small(picture) for picture in pictures] for name, pictures in frames.items()}
     return attach(policy, root / "guarded", ReferenceViews.build(frames, episodes=episodes)).folder
 
 
+def small(picture):
+    return cv2.resize(picture, SIZE[::-1], interpolation=cv2.INTER_AREA)
+
+
 def shown(count):
-    front, wrist = (camera(seed, 0, 1000 + count) for seed in SEEDS.values())
+    front, wrist = (small(camera(seed, 0, 1000 + count)) for seed in SEEDS.values())
     return {
         "front": front,
         "wrist": wrist,
@@ -42,8 +51,8 @@ def shown(count):
 
 @pytest.fixture(scope="module")
 def publisher():
-    count = iter(range(10**6))
-    with FramePublisher(lambda _seconds: shown(next(count)), fps=15) as running:
+    frames = itertools.cycle([shown(count) for count in range(4)])
+    with FramePublisher(lambda _seconds: next(frames), fps=10) as running:
         yield running
 
 
@@ -51,7 +60,7 @@ def arguments(guarded, publisher, rig, folder, front="front", wrist="wrist", *mo
     """Stock rollout's flags, with the view that each camera shows."""
     rig.save_calibration(folder)
     cameras = ", ".join(
-        f"{name}: {publisher.config(view, 240, 320)}" for name, view in {"front": front, "wrist": wrist}.items()
+        f"{name}: {publisher.config(view, *SIZE)}" for name, view in {"front": front, "wrist": wrist}.items()
     )
     return [
         "--strategy.type=base",
@@ -62,8 +71,7 @@ def arguments(guarded, publisher, rig, folder, front="front", wrist="wrist", *mo
         f"--robot.port={rig.port}",
         f"--robot.calibration_dir={folder}",
         f"--robot.cameras={{{cameras}}}",
-        "--duration=1",
-        *more,
+        *(more if any(flag.startswith("--duration") for flag in more) else ["--duration=1", *more]),
     ]
 
 
@@ -73,14 +81,26 @@ def held(goals):
 
 
 STAY, RETURN = "--return_to_initial_position=false", "--return_to_initial_position=true"
+IN_CHUNKS = ["--inference.type=rtc", "--inference.queue_threshold=5"]
 CASES = {
-    "right": ("front", "wrist", STAY),
-    "dimmed": ("dimmed", "wrist", STAY),
+    "right": ("front", "wrist", STAY, "--duration=3"),
+    "dimmed": ("dimmed", "wrist", STAY, "--duration=3"),
     "swapped, returning": ("wrist", "front", RETURN),
     "dead": ("black", "wrist", STAY),
     "channels": ("channels", "wrist", STAY),
     "rotated": ("turned", "wrist", STAY),
+    "RTC, right": ("front", "wrist", STAY, *IN_CHUNKS, "--duration=5"),
+    "RTC, swapped": ("wrist", "front", STAY, *IN_CHUNKS, "--duration=20"),
 }
+
+
+# The policies that really infer in real-time chunks are VLAs of some gigabytes; ACT is made to pass for one.
+RTC = """
+from lerobot.policies.act.modeling_act import ACTPolicy
+predict = ACTPolicy.predict_action_chunk
+ACTPolicy.supports_rtc = lambda self: True
+ACTPolicy.predict_action_chunk = lambda self, batch, inference_delay=0, prev_chunk_left_over=None: predict(self, batch)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +112,14 @@ def rollouts(guarded, publisher, tmp_path_factory):
             arguments(guarded, publisher, rigs[case], tmp_path_factory.mktemp("calibration"), *views)
             for case, views in CASES.items()
         ]
-        done = stock.run_many("rollout", flags)
+        done = stock.run_many("rollout", flags, preamble=RTC)
     return {case: (*outcome, rigs[case].bank.goals()) for case, outcome in zip(CASES, done, strict=True)}
 
 
 def test_right_cameras_run(rollouts):
     code, said, goals = rollouts["right"]
     assert code == 0, said
-    assert len(goals) > 3
+    assert goals
     assert goals[-1]["shoulder_pan"] == pytest.approx(TARGET["shoulder_pan"], abs=3)
     assert "camera-swap guard" not in said
 
@@ -135,26 +155,13 @@ def test_as_a_user_runs_it_the_verdict_is_the_last_line(guarded, publisher, tmp_
     assert rig.bank.goals() == []
 
 
-RTC = """
-from lerobot.policies.act.modeling_act import ACTPolicy
-predict = ACTPolicy.predict_action_chunk
-ACTPolicy.supports_rtc = lambda self: True  # policies that really do are VLAs of some gigabytes
-ACTPolicy.predict_action_chunk = lambda self, batch, inference_delay=0, prev_chunk_left_over=None: predict(self, batch)
-"""
-
-
-def test_rtc_inference_computes_no_action_and_logs_the_verdict(guarded, publisher, tmp_path):
-    inference = ["--inference.type=rtc", "--inference.queue_threshold=5", STAY]
-    with ServoRig() as right, ServoRig() as wrong:
-        cases = [
-            arguments(guarded, publisher, right, tmp_path, "front", "wrist", *inference, "--duration=3"),
-            arguments(guarded, publisher, wrong, tmp_path, "wrist", "front", *inference, "--duration=20"),
-        ]
-        (right_code, right_said), (wrong_code, wrong_said) = stock.run_many("rollout", cases, preamble=RTC)
-    assert right_code == 0, right_said
-    assert right.bank.goals()[-1]["shoulder_pan"] == pytest.approx(TARGET["shoulder_pan"], abs=3)
-    assert wrong_code == 0  # stock exits 0 when its inference thread has failed
-    assert "Fatal error in RTC thread" in wrong_said
-    assert re.search(r"^ERROR .*RTC inference error", wrong_said, re.MULTILINE)
-    assert "camera-swap guard: SWAPPED: " in wrong_said
-    assert wrong.bank.goals() == []
+def test_rtc_inference_computes_no_action_and_logs_the_verdict(rollouts):
+    code, said, goals = rollouts["RTC, right"]
+    assert code == 0, said
+    assert goals[-1]["shoulder_pan"] == pytest.approx(TARGET["shoulder_pan"], abs=3)
+    code, said, goals = rollouts["RTC, swapped"]
+    assert code == 0  # stock exits 0 when its inference thread has failed
+    assert "Fatal error in RTC thread" in said
+    assert re.search(r"^ERROR .*RTC inference error", said, re.MULTILINE)
+    assert "camera-swap guard: SWAPPED: " in said
+    assert goals == []

@@ -1,9 +1,12 @@
 """Deadlines on a clock that only moves when told to."""
 
+import gc
+
 import pytest
 from fake_robot import FakeClock
 
 from lerobot_diagnostics.robot import Pacer
+from lerobot_diagnostics.robot.pacing import without_full_collections
 
 
 def test_deadlines_are_absolute():
@@ -33,3 +36,11 @@ def test_a_stop_ends_the_wait_within_a_slice():
     pacer = Pacer(5.0, clock=clock, sleep=clock.sleep, stopped=lambda: clock() > 101.0)
     assert not pacer.wait(1)
     assert clock() - 101.0 < 0.021
+
+
+def test_what_is_alive_is_not_collected_meanwhile():
+    before = gc.get_freeze_count()
+    with without_full_collections():
+        assert gc.get_freeze_count() > before + 1000
+        assert len(gc.get_objects(generation=2)) < 1000
+    assert gc.get_freeze_count() == 0

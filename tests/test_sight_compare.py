@@ -22,8 +22,8 @@ def before() -> Poses:
     return photograph(SimFaults(), POSES)
 
 
-def now(faults: SimFaults) -> Poses:
-    return photograph(faults, POSES[:14])
+def now(faults: SimFaults, count: int = 12) -> Poses:
+    return photograph(faults, POSES[:count])
 
 
 def test_a_healthy_arm_is_quiet_even_when_the_camera_was_moved_and_the_light_is_another(before):
@@ -62,6 +62,6 @@ def test_pictures_that_show_no_arm_are_not_attributed_and_nothing_is_driven():
 @pytest.mark.parametrize(("lift", "seen"), [(4.0, True), (0.0, False)])
 def test_an_arm_unlike_the_model_is_not_attributed_but_its_shift_is_seen(before, monkeypatch, lift, seen):
     monkeypatch.setattr("lerobot_diagnostics.sight.compare._solve", lambda *_: ({}, {"front": "unlike the model"}))
-    (found,) = compare_poses(before, now(SimFaults(joint_zero_deg={"shoulder_lift": lift})))
+    (found,) = compare_poses(before, now(SimFaults(joint_zero_deg={"shoulder_lift": lift}), 5))
     assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
     assert ("A shift is seen" in found.summary) == seen

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lerobot_diagnostics.sight.camera import look_at
-from lerobot_diagnostics.sight.silhouette import cleaned, outline, uncovered
+from lerobot_diagnostics.sight.silhouette import cleaned, most_shown, outline, uncovered
 
 CAMERA = look_at(np.array([0.6, -0.2, 0.4]), np.array([0.15, 0.0, 0.1]), 1.2, roll=0.1)
 
@@ -52,6 +52,15 @@ def test_specks_and_pinholes_go_the_arm_stays():
     marked[80, 80] = True
     marked[40, 40] = False
     assert (cleaned(marked) == wanted).all()
+
+
+def test_the_background_is_shown_where_the_arm_is_in_most_pictures():
+    rng = np.random.default_rng(0)
+    pictures = [np.full((20, 20, 3), 100, np.uint8) for _ in range(10)]
+    for picture in pictures[:6]:
+        picture[5:15, 5:15] = rng.integers(130, 255, (10, 10, 3))  # an arm's shading, never twice the same
+    assert (most_shown(pictures) == 100).all()
+    assert (np.median(pictures, axis=0) != 100).any()
 
 
 def test_the_background_is_what_is_seen_while_the_arm_is_elsewhere():

@@ -38,7 +38,7 @@ def test_one_joint_explains_it():
         explanation("shoulder_lift", 80, LIFT),
     )
     assert (found.code, found.status, found.subject) == ("JOINT_OFFSET", Status.FAIL, "elbow_flex")
-    assert "4.0 ± 0.2 degrees more" in found.summary
+    assert "4.0 ± 0.4 degrees more" in found.summary
     assert "-4.0 degrees" in found.fix
 
 

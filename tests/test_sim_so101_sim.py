@@ -231,17 +231,22 @@ def test_wrong_names_are_refused_with_the_flag(tmp_path, config, named):
 
 
 @pytest.mark.parametrize(
-    ("first", "policies"), [("lerobot.scripts.lerobot_calibrate", False), ("lerobot.rollout", True)]
+    ("first", "policies", "limit_s"),
+    [  # measured: 0.01, 0.05, 0.14 s; the last registers the align strategy too, in a command that takes 3 s to start
+        ("lerobot.scripts.lerobot_calibrate", False, 0.2),
+        ("lerobot.scripts.lerobot_teleoperate", True, 0.2),
+        ("lerobot.rollout", True, 0.5),
+    ],
 )
-def test_discovery_is_cheap_and_imports_nothing_heavy(first, policies):
+def test_discovery_is_cheap_and_imports_nothing_heavy(first, policies, limit_s):
     code = f"""
 import sys, time, {first}
-before, start = set(sys.modules), time.perf_counter()
+before, start = set(sys.modules), time.process_time()  # of this process alone: others may be busy
 import lerobot_robot_diagnostics
-spent, new = time.perf_counter() - start, set(sys.modules) - before
+spent, new = time.process_time() - start, set(sys.modules) - before
 assert not new & {{"mujoco", "rerun", "lerobot.rollout", "torch", "trimesh"}}, new
 assert ("lerobot_diagnostics.sim.configuration_sim_policy" in new) is {policies}
 print(spent)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout.split()[-1]) < 0.2  # 0.01 s measured
+    assert float(done.stdout.split()[-1]) < limit_s

@@ -188,3 +188,9 @@ def test_an_empty_check_is_refused(comparer: Comparer) -> None:
         comparer.compare({"front": []})
     with pytest.raises(UsageError, match="uint8"):
         comparer.compare({"front": np.zeros((3, 240, 320), np.float32)})
+
+
+def test_light_is_left_out_where_it_is_not_asked_for(comparer: Comparer, live: dict[str, np.ndarray]) -> None:
+    dim = {name: relit(picture, 0.5, 0.5, 0.5) for name, picture in live.items()}
+    assert any(f.code == "LIGHTING" and f.status is Status.WARN for f in comparer.compare(dim))
+    assert not any(f.code == "LIGHTING" for f in comparer.compare(dim, light=False))

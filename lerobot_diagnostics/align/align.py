@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 FPS = 30.0
 REFUSED, INTERRUPTED = 1, 130
+EARLY_KEYS = 1000
 BLOCKING = frozenset({"SWAPPED", "MIRRORED", "CHANNELS", "DEAD", "FROZEN", "MISSING_CAMERA"})
 """Camera faults that no pushing mends. A view that was knocked away (UNKNOWN_VIEW) or turned can be aligned."""
 
@@ -87,7 +88,8 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
                 )
             robot = ctx.hardware.robot_wrapper.inner
             recording = open_reference(config.reference, cfg.policy.pretrained_path)
-            sizes = {k: (v[0], v[1]) for k, v in robot.observation_features.items() if isinstance(v, tuple)}
+            features = robot.observation_features.items()
+            sizes = {k: (v[0], v[1]) for k, v in features if isinstance(v, tuple) and v[-1] == 3}  # no depth maps
             cameras = pair_cameras(recording, sizes, cfg.rename_map)
             for name in config.view_width_mm:
                 if name not in cameras:
@@ -149,6 +151,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             if self.config.strict:
                 self._console.print("not started: out of tolerance (--strategy.strict=true)")
                 raise SystemExit(REFUSED)
+            self._console.print("going on although not everything is in place")
         if self.config.then == "none":
             raise SystemExit(0)
         self._hand_over(ctx)
@@ -210,6 +213,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
         self._session.checks.append(approach.units)
         approach.show(self._read().joints, self._console)
         if not self.config.yes:
+            _discard(keys)
             self._console.print("ENTER: move the arm   any other key: quit")
             if not confirmed(keys, stopped, time.sleep):
                 raise SystemExit(INTERRUPTED if stopped() else REFUSED)
@@ -242,6 +246,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             if file is not None or viewer is not None:
                 displays.append(RerunView(viewer=viewer, file=file, tolerance=config.tolerance))
             worker = stack.enter_context(Worker(meter, time.perf_counter))
+            _discard(keys)
             pacer = Pacer(1 / FPS, stopped=ctx.runtime.shutdown_event.is_set)
 
             def read() -> Reading | None:
@@ -276,6 +281,13 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             raise SystemExit(REFUSED) from None
         finally:
             self._moved = self._moved or checked.sent
+
+
+def _discard(keys: Keys) -> None:
+    """Forget what was typed while nothing was asked: an early ENTER must not start the arm."""
+    for _ in range(EARLY_KEYS):
+        if keys.poll() is None:
+            return
 
 
 def _viewer(cfg: Any) -> Any:

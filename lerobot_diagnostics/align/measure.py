@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -92,10 +92,21 @@ class Meter:
             return measured
         if still and due:
             self._slow_at[camera] = now
-            at = [recorded, *self.reference.others.get(camera, ())]
-            _, changes = locate_changes(like(picture, recorded), at, background)
-            self._changes[camera] = tuple(changes)
+            others = self.reference.others.get(camera, ())
+            self._changes[camera] = tuple(_displaced(like(picture, recorded), recorded, others, background))
         return replace(measured, changes=self._changes.get(camera))
+
+
+def _displaced(live: Picture, recorded: Picture, others: Sequence[Picture], background: Background) -> list[Change]:
+    """Base and objects against this very picture, wherever objects lay in other episodes.
+
+    One picture alone calls its largest thing the arm; other episodes at the same pose then say whether it is.
+    """
+    changes = locate_changes(live, [recorded], background)[1]
+    if others and any(c.kind == "arm" for c in changes):
+        confirmed = any(c.kind == "arm" for c in locate_changes(live, [recorded, *others], background)[1])
+        changes = [c if confirmed or c.kind != "arm" else replace(c, kind="object") for c in changes]
+    return changes
 
 
 class Worker:
@@ -185,6 +196,9 @@ THUMB = (64, 48)
 STIR_LEVELS = 8.0
 STIR_CELLS = 4
 COMPARE_S = 0.25
+"""Recorded pictures of four data sets, 0.25 s apart, while a joint moves by more than 3 % of its range: median 105 to
+1668 of 3072 cells, and 4 or more in 92 to 99 % of the pairs (76 % with two arms, where one wrist may rest).
+Sensor noise of 2 levels and flicker of 6 % stir none."""
 
 
 class MotionDetector:

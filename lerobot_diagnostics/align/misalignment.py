@@ -207,6 +207,8 @@ def _light_words(light: Lighting, tolerance: Tolerance) -> str:
 
 def _change_words(change: Change, mm_per_px: float | None) -> str:
     where = f"at ({change.x_px:.0f}, {change.y_px:.0f})"
+    if change.confidence == 0 and change.kind == "arm":
+        return "parts of the arm appear elsewhere at this joint state: a joint's zero may have moved"
     if change.confidence == 0:
         return f"something {where} is gone, new or looks different"
     back = [
@@ -270,7 +272,11 @@ def findings(measured: Sequence[Misalignment], tolerance: Tolerance, *, required
             for c in mine:
                 details = {"x_px": c.x_px, "y_px": c.y_px, "dx_px": c.dx_px, "dy_px": c.dy_px, "area_px": c.area_px}
                 words = _sentence(_change_words(c, None))
-                result.append(Finding(code, off, Cause.WORKSPACE, name, f"{name}: {words}", details, words))
+                zero = kind == "arm" and c.confidence == 0
+                cause = Cause.CALIBRATION if zero else Cause.WORKSPACE
+                result.append(
+                    Finding("JOINT_OFFSET" if zero else code, off, cause, name, f"{name}: {words}", details, words)
+                )
     return result
 
 

@@ -239,7 +239,7 @@ def _survey(result: _Result, comparer: Comparer | None) -> None:
     paths = stable_paths(found)
     configs = {str(d.index): OpenCVCameraConfig(index_or_path=_device(paths[d.index])) for d in found}
     with opened(configs, make_cameras_from_configs) as cameras:
-        taken = cameras.grab(1)
+        taken = cameras.grab()
         snapshots = {
             device.index: Snapshot(taken[name][-1], float(cameras.cameras[name].fps or 0))
             if (name := str(device.index)) in taken
@@ -321,7 +321,8 @@ def _cameras(robot: Any) -> Iterator[tuple[Opened, Sequence[Finding]]]:
     simulation = make_robot_from_config(robot)
     simulation.connect()
     try:
-        yield Opened({name: _Simulated(simulation, name) for name in configs}, {}), []
+        # One picture: a simulation that stands still repeats itself, which is no frozen camera.
+        yield Opened({name: _Simulated(simulation, name) for name in configs}, {}, pictures=1), []
     finally:
         simulation.disconnect()
 

@@ -214,7 +214,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
     """Connect, move, let go; then judge."""
     from lerobot_diagnostics.replay.aligning import align_report, align_views
     from lerobot_diagnostics.replay.desk import Desk
-    from lerobot_diagnostics.replay.pictures import pair_cameras
+    from lerobot_diagnostics.replay.pictures import fetch_videos, pair_cameras
     from lerobot_diagnostics.replay.play import Player
     from lerobot_diagnostics.replay.session import plan_moments, run_session
     from lerobot_diagnostics.report.console import make_console, print_report, render_table
@@ -227,7 +227,9 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
     cfg = run.cfg
     live = [key for key, feature in robot.observation_features.items() if isinstance(feature, tuple)]
     cameras = pair_cameras(live, run.recording, cfg.rename_map)
-    run.checks += cameras.findings if not cfg.joints_only else []
+    if not cfg.joints_only:
+        run.checks += cameras.findings
+        run.checks += fetch_videos([plan.episode for plan in run.plans], cameras.pairs)
     with StopSignals() as stop, open_keys() as keys, _showing() as show:
         if not keys.interactive and not cfg.yes:
             raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")

@@ -34,7 +34,7 @@ SPEED = 20.0
 REST_S = 0.4
 """The arm stands still this long before a picture counts: a camera's newest picture is up to 0.1 s old at 10 fps."""
 LOOKS = 8
-"""Recorded poses driven to. ``benchmarks/fault_injection.py`` names the joint nearly as well with four."""
+"""Recorded poses driven to. ``benchmarks/calibration_by_sight.py`` names the joint nearly as well with four."""
 
 
 class MotionEndedError(Exception):

@@ -107,11 +107,11 @@ def diagnose(
     Raises:
         UsageError: When the checkpoint or the data set that was named cannot be opened.
     """
-    ladder = _Ladder(inputs, output_dir, versions, clock, sleep, soak_s)
+    ladder = Ladder(inputs, output_dir, versions, clock, sleep, soak_s)
     return summarize(climb(ladder.rungs(), say, clock), inputs, versions)
 
 
-class _Ladder:
+class Ladder:
     """The rungs over what they share: data set, checkpoint loaded once, one soak of the robot."""
 
     def __init__(

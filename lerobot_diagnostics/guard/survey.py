@@ -32,7 +32,7 @@ class Survey(NamedTuple):
 
 def shows(comparer: Comparer, picture: NDArray[np.uint8]) -> tuple[str | None, str]:
     """Which recorded view one picture shows, None when that is not clear; and that in words."""
-    findings = comparer.compare({comparer.names[0]: picture}, geometry=False)
+    findings = comparer.compare({comparer.names[0]: picture}, geometry=False, light=False)
     mine = [f for f in findings if f.subject == comparer.names[0] and f.code in _TELLING]
     first = next((f for f in mine if f.status is not Status.PASS or f.code == "SWAPPED"), None)
     if first is None:

@@ -126,7 +126,13 @@ def verdict(block: Sequence[Finding]) -> tuple[str, str]:
         )
         return f"SWAPPED: {what}.", fix
     first = block[0]
-    return f"{first.code}: {first.summary}.", first.fix
+    fix = first.fix
+    if first.code == "UNDECIDED":
+        fix += (
+            " lerobot-camera-guard --policy.path=<this one> --robot.cameras=<the same> --cover_test=true decides "
+            'it; views this alike need --attach_to=<new folder> --actions="{UNDECIDED: warn}".'
+        )
+    return f"{first.code}: {first.summary}.", fix.strip()
 
 
 def refusal_text(block: Sequence[Finding]) -> str:

@@ -270,6 +270,7 @@ def verdict(findings: Sequence[Finding], outcomes: Sequence[Outcome]) -> Verdict
     calibration = warned("JOINT_OFFSET")
     told = [o.landed for o in outcomes if o.landed is not None]
     unseen = [f.summary for f in findings if f.code in {"MOVED", "OBJECT_MOVED"} and f.status is Status.UNKNOWN]
+    unseen += [f.summary for f in warned("MISSING_FILES", "MISSING_CAMERA")]
     if not told:
         evidence = moved_things or moved_cameras or calibration or motors
         if evidence:

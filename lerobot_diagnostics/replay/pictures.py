@@ -71,6 +71,29 @@ def pair_cameras(live: Sequence[str], recording: Recording, rename_map: Mapping[
     return Cameras(pairs, findings)
 
 
+def fetch_videos(episodes: Sequence[Episode], pairs: Mapping[str, str]) -> list[Finding]:
+    """Have the recorded videos of the paired cameras here, fetched where the data set is on the Hub.
+
+    Returns:
+        MISSING_FILES for each camera without: it is left out, the joints are compared all the same.
+    """
+    findings = []
+    for camera, key in pairs.items():
+        reason = "are not here"
+        for episode in episodes:
+            if key in episode.recording.video_cameras:
+                try:
+                    episode.video_path(key)
+                except UsageError as error:
+                    reason = f"cannot be fetched ({error.message})"
+        lost = [episode.index for episode in episodes if not episode.has_videos(key)]
+        if lost:
+            text = f"the recorded videos of {camera} {reason}: {camera} is not compared in episodes {lost}"
+            fix = "Restore the videos to compare views; joints need none."
+            findings.append(Finding("MISSING_FILES", Status.WARN, Cause.DATA, camera, text, {}, fix))
+    return findings
+
+
 def _short(key: str) -> str:
     return key.removeprefix("observation.images.")
 

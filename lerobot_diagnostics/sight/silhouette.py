@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import cv2
 import numpy as np
@@ -40,14 +41,13 @@ def most_shown(pictures: Sequence[Picture]) -> Picture:
 
     A median would show the arm wherever it is in half of the pictures; this takes a background seen in a few.
     """
-    stack = np.stack(pictures).astype(np.int16)
-    best = np.zeros(stack.shape[1:3], int)
-    shown = stack[0].copy()
-    for one in stack:
-        alike = (np.abs(stack - one).max(axis=3) <= ALIKE_LEVELS).sum(axis=0)
-        better = alike > best
-        best[better], shown[better] = alike[better], one[better]
-    picture: Picture = shown.astype(np.uint8)
+    alike = np.zeros((len(pictures), *pictures[0].shape[:2]), np.uint8)
+    for (a, first), (b, second) in combinations(enumerate(pictures), 2):
+        same = cv2.inRange(cv2.absdiff(first, second), (0, 0, 0), (ALIKE_LEVELS,) * 3) > 0
+        alike[a] += same
+        alike[b] += same
+    chosen = alike.argmax(axis=0)[None, ..., None]
+    picture: Picture = np.take_along_axis(np.stack(pictures), chosen, axis=0)[0]
     return picture
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import cv2
@@ -25,9 +25,12 @@ POOL, POSES = 30, 12
 """Pictures that the background is taken from, and those among them that are fitted."""
 LEAST_POSES = 4
 LEAST_OVERLAP = 0.9
-"""Median intersection over union of the drawn and the seen arm below which nothing is attributed."""
+"""Intersection over union of the drawn and the seen arm (:func:`overlap`) below which nothing is attributed."""
 ZERO_PRIOR = np.array([3.0, 3.0, 3.0, 3.0, 3.0, 5.0])
 """How far a calibrated arm's zeros may lie from the model's: degrees, the gripper in its 0–100."""
+WRIST_TURNS_DEG = (0.0, 90.0, -90.0)
+"""Where the wrist's roll reads zero is a convention: it turns all the way, and its zero is the pose held at homing. (A
+third party's simulated SO-101 is covered to 0.62 as it reads, and to 0.94 a quarter turn on.)"""
 COVER_PX, LOOSE_COVER_PX = 6, 20
 """How far around the drawn arm the background is not trusted: when the arm is where it is drawn, and when it may be off
 by several degrees (6° at 30 cm are 3 cm, 16 px here)."""
@@ -46,7 +49,7 @@ class Solved:
         zeros: [6] reading minus the model's pose while recording.
         background: What is behind the arm.
         readings: [N, 6] the poses it was solved from.
-        overlap: Median intersection over union of drawn and seen arm.
+        overlap: Intersection over union of drawn and seen arm.
         fit: The last fit.
     """
 
@@ -111,6 +114,20 @@ def solve_camera(arm: Arm, readings: Array, pictures: Sequence[Picture]) -> Solv
     Raises:
         CannotTellError: Too few poses, no camera explains the pictures, or the arm's outline does not match.
     """
+    refused = None
+    for turn in WRIST_TURNS_DEG:
+        turned = np.array([0.0, 0.0, 0.0, 0.0, turn, 0.0])
+        try:
+            solved = _solve(arm, readings + turned, pictures)
+        except CannotTellError as reason:
+            refused = refused or reason
+            continue
+        return replace(solved, zeros=solved.zeros - turned, readings=solved.readings - turned)
+    assert refused is not None
+    raise refused
+
+
+def _solve(arm: Arm, readings: Array, pictures: Sequence[Picture]) -> Solved:
     if len(readings) < LEAST_POSES:
         raise CannotTellError(f"{len(readings)} different poses are too few (at least {LEAST_POSES})")
     pictures = [shrink(picture, *working_size(picture)) for picture in pictures]
@@ -126,7 +143,7 @@ def solve_camera(arm: Arm, readings: Array, pictures: Sequence[Picture]) -> Solv
         with suppress(NothingSeenError, np.linalg.LinAlgError):
             scene = fit(arm, scene, first, free(THE_PLACE), prior(ZERO_PRIOR), (30, 30, 20, 20)).scene
             tried = _round(arm, scene, readings, pictures, LOOSE_COVER_PX, free(THE_PLACE), (30, 20, 15, 10))
-            found.append((float(np.mean(overlap(arm, tried.fit.scene, tried.views))), tried))
+            found.append((overlap(arm, tried.fit.scene, tried.views), tried))
     if not found:
         raise CannotTellError("no camera position explains where the arm is seen")
     best = max(found, key=lambda pair: pair[0])[1]
@@ -136,7 +153,7 @@ def solve_camera(arm: Arm, readings: Array, pictures: Sequence[Picture]) -> Solv
             best = _round(arm, best.fit.scene, readings, pictures, around_px, columns, widths)
     except (NothingSeenError, np.linalg.LinAlgError):
         raise CannotTellError("no camera position explains where the arm is seen") from None
-    share = float(np.median(overlap(arm, best.fit.scene, best.views)))
+    share = overlap(arm, best.fit.scene, best.views)
     if share < LEAST_OVERLAP:
         raise CannotTellError(
             f"the model's outline covers the arm only to {share:.2f} (intersection over union, {LEAST_OVERLAP} needed)"

@@ -48,7 +48,7 @@ def first_cameras(arm: Arm, poses: Array, masks: Sequence[Mask], keep: int = 4) 
         moved = camera.moved(step)
         flat = moved.pixels(moved.seen_from(points), width, height)
         flat = np.clip(flat, -0.5 * width, 1.5 * width)
-        away: Array = (np.stack([_moments(cloud) for cloud in flat]) - seen) / height
+        away: Array = (_moments(flat) - seen) / height
         return np.append(away, USUAL_FOCAL * (np.log(moved.focal / FOCAL)))
 
     centre, spread = points.mean(axis=(0, 1)), np.linalg.norm(points.std(axis=(0, 1)))
@@ -73,7 +73,9 @@ def first_cameras(arm: Arm, poses: Array, masks: Sequence[Mask], keep: int = 4) 
 
 
 def _moments(points: NDArray[Any]) -> Array:
-    """Centre [2], spread [2] and skew of the axes of points [N, 2]."""
-    covariance = np.cov(points.T) + np.eye(2)
-    deviation = np.sqrt(np.diag(covariance))
-    return np.array([*points.mean(axis=0), *deviation, covariance[0, 1] / deviation.max()])
+    """Centre [2], spread [2] and skew of the axes [..., 5] of points [..., N, 2]."""
+    centre = points.mean(axis=-2)
+    away = points - centre[..., None, :]
+    spread = np.sqrt((away**2).mean(axis=-2) + 1.0)
+    skew = (away[..., 0] * away[..., 1]).mean(axis=-1) / spread.max(axis=-1)
+    return np.concatenate((centre, spread, skew[..., None]), axis=-1)

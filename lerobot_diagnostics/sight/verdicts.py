@@ -8,22 +8,28 @@ import numpy as np
 
 from lerobot_diagnostics.findings import Cause, Finding, Status
 from lerobot_diagnostics.sight.camera import Array
-from lerobot_diagnostics.sight.explain import BASE, SEVERAL, Explained, Explanation
+from lerobot_diagnostics.sight.explain import BASE, SEVERAL, UNDERRATED, Explained, Explanation
 from lerobot_diagnostics.sight.model import JOINTS, PAN_AXIS_M
 from lerobot_diagnostics.sight.solve import Solved
 
+# Measured with benchmarks/fault_injection.py: 46 faults (joint zeros off by 3–6, base) and 26 sound arms (some of the
+# cameras moved, light ±20 %), from the front and the side.
 LEAST_GAIN = 20.0
-"""Gain of an explanation under which nothing has changed."""
-LEAST_OFF = {**dict.fromkeys(JOINTS, 0.5), "gripper": 2.0}
-"""Smallest change of a zero that is reported: degrees, the gripper in its 0–100."""
+"""Gain of an explanation under which nothing has changed. The faults gained 73 and more, sound arms up to 48 (136 where
+the camera was moved): there it is the size of the change, next, that keeps quiet."""
+LEAST_OFF = {**dict.fromkeys(JOINTS, 1.0), "shoulder_pan": 0.5, "gripper": 2.0}
+"""Smallest change of a zero that is reported: degrees, the gripper in its 0–100. With all six free, sound arms came out
+off by up to 0.23, 0.38, 0.71, 0.59, 0.75 and 1.2, in the order of the joints."""
 LEAST_BASE_M, LEAST_BASE_RAD = 0.002, np.deg2rad(0.5)
 MARGIN, MARGIN_SHARE = 12.0, 0.05
-"""How much more the best explanation must gain than another of as few numbers, at least and as a share of its gain."""
+"""How much more the best explanation must gain than another of as few numbers, at least and as a share of its gain.
+The right joint led the next by 79 % of its gain and more."""
 ABOUT_PAN_M = 0.0015
-"""How far the axis of a turned base may miss the pan joint's: of a pan's zero 4–5° off it missed by 0.1–0.7 mm (six
+"""How far the axis of a turned base may miss the pan joint's: of a pan's zero 4–5° off it missed by 0.1–0.7 mm (five
 draws from the front, the side and above)."""
 SEVERAL_MARGIN, SEVERAL_SHARE = 40.0, 0.15
-"""How much more all six zeros must gain than one of them: they also take up what a held object adds to the outline."""
+"""How much more all six zeros must gain than one of them: they also take up what a held object adds to the outline (up
+to 44, or 28 % of a small gain, with one joint off)."""
 WORST_COST = 2.5
 """Cost of the best explanation over that of the recording from which on something else must have changed."""
 SURE = 4.0
@@ -133,7 +139,7 @@ def _offset(one: Explanation, joint: str, evidence: Mapping[str, object]) -> Fin
 
 def _base_moved(one: Explanation, evidence: Mapping[str, object]) -> Finding:
     forward, left, turn = one.fit.scene.base * (1000, 1000, np.rad2deg(1))
-    error = np.sqrt(np.diag(one.fit.covariance))[-3:] * (1000, 1000, np.rad2deg(1))
+    error = UNDERRATED * np.sqrt(np.diag(one.fit.covariance))[-3:] * (1000, 1000, np.rad2deg(1))
     return Finding(
         "BASE_MOVED",
         Status.FAIL,
