@@ -13,7 +13,7 @@ class Detected:
     """What was found.
 
     Args:
-        ports: Serial ports with their description; those of USB first.
+        ports: Serial ports on USB with their description.
         cameras: Index or path of each camera.
         calibrations: Calibration files of robots.
     """
@@ -24,11 +24,10 @@ class Detected:
 
 
 def serial_ports() -> list[tuple[str, str]]:
-    """Serial ports of this computer, those on USB first."""
+    """Serial ports on USB with their description; a computer's built-in ones drive no arm."""
     from serial.tools import list_ports
 
-    found = [(port.device, port.description or "", port.vid is not None) for port in list_ports.comports()]
-    return [(device, text) for device, text, _ in sorted(found, key=lambda port: (not port[2], port[0]))]
+    return sorted((port.device, port.description or "") for port in list_ports.comports() if port.vid is not None)
 
 
 def opencv_cameras() -> list[str]:

@@ -312,7 +312,13 @@ class Ladder:
             rate = self.soaked.rate if self.soaked is not None else None
             rtc = hasattr(self.loaded.config, "rtc_config")
             return judge_clock(
-                measure(call, self.clock), horizon, fps, device=self.loaded.device, rtc=rtc, loop_hz=rate
+                measure(call, self.clock),
+                horizon,
+                fps,
+                device=self.loaded.device,
+                rtc=rtc,
+                here=self.inputs.robot is not None,
+                loop_hz=rate,
             )
 
         return Rung("clock", does, "a dozen predictions", run)
