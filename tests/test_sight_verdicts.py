@@ -13,9 +13,11 @@ from lerobot_diagnostics.sight.verdicts import judge
 CAMERA = look_at(np.array([0.6, -0.2, 0.4]), np.array([0.15, 0.0, 0.1]), 1.2)
 
 
-def explanation(what: str, gain: float, zeros=(0,) * 6, base=(0, 0, 0), cost: float = 0.5) -> Explanation:
+def explanation(
+    what: str, gain: float, zeros=(0,) * 6, base=(0, 0, 0), cost: float = 0.5, error: float = 0.1
+) -> Explanation:
     scene = Scene((CAMERA,), np.array(zeros, float), np.array(base, float))
-    return Explanation(what, gain, Fit(scene, np.eye(9) * 0.01, cost, 0.5, 5000))
+    return Explanation(what, gain, Fit(scene, np.eye(9) * error**2, cost, 0.5, 5000))
 
 
 def verdict(*explanations: Explanation, recorded: float = 0.5) -> list[Finding]:
@@ -106,3 +108,14 @@ def test_an_arm_that_no_explanation_brings_back_is_undecided():
     )
     assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
     assert JOINTS[0] not in found.summary
+
+
+def test_pictures_too_blunt_to_show_a_fault_are_no_pass():
+    (found,) = verdict(
+        explanation(SEVERAL, 12, error=1.0),
+        explanation(BASE, 5),
+        explanation("shoulder_pan", 4),
+        explanation("shoulder_lift", 3),
+    )
+    assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
+    assert "only from 4° on" in found.summary
