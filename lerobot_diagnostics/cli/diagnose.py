@@ -26,6 +26,8 @@ class DiagnoseConfig:
     # --policy.path=<checkpoint, checkpoints/ folder, or Hub id>; --policy.<setting>=<value> overrides its config.
     policy: PreTrainedConfig | None = None
     dataset: DatasetArgs = field(default_factory=DatasetArgs)
+    # A second recording, of now: has a joint's zero or the base moved between the two? No arm needed.
+    dataset_after: DatasetArgs = field(default_factory=DatasetArgs)
     # The arm, as for every LeRobot command; it is only read from.
     robot: RobotConfig | None = None
     # Data set (and robot) key -> policy key, as you pass it to lerobot-rollout.
@@ -42,6 +44,8 @@ class DiagnoseConfig:
     replay: bool = False
     # With --replay=true: move without waiting for ENTER.
     yes: bool = False
+    # Write a corrected calibration to this new file, where a joint's zero was seen to have moved.
+    save_calibration: str | None = None
     # New folder for report.json, report.html and pictures; by default outputs/diagnostics/<date>/<time>_diagnose.
     output_dir: str | None = None
 
@@ -55,10 +59,12 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
     """Run the command: climb, attribute, write, print."""
     from lerobot_diagnostics.diagnose import Inputs, diagnose
     from lerobot_diagnostics.diagnose.detect import describe, detect
+    from lerobot_diagnostics.diagnose.run import zero_offsets
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
     from lerobot_diagnostics.report.write import prepare_output_dir, write_report
     from lerobot_diagnostics.robot.connect import make_robot
+    from lerobot_diagnostics.sight.corrected import write_corrected
 
     path = parser.get_path_arg("policy")
     if not (path or cfg.dataset.repo_id or cfg.dataset.root or cfg.robot):
@@ -67,6 +73,13 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
         return 0
     if cfg.baseline and cfg.robot is None:
         raise UsageError("--baseline compares a robot, and none was named.", "Pass --robot.type=… --robot.port=….")
+    if cfg.save_calibration:
+        if cfg.robot is None:
+            raise UsageError(
+                "--save_calibration corrects a robot's calibration, and none was named.", "Pass --robot.*."
+            )
+        if Path(cfg.save_calibration).exists():
+            raise UsageError(f"{cfg.save_calibration} exists; nothing was overwritten.", "Give a new file.")
     if cfg.replay and cfg.robot is None:
         raise UsageError("--replay=true moves an arm, and none was named.", "Pass --robot.type=… --robot.port=….")
     overrides = [*parser.get_yaml_overrides("policy"), *(parser.get_cli_overrides("policy") or [])]
@@ -89,6 +102,7 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
         fps=cfg.fps,
         robot=None if cfg.robot is None else make_robot(cfg.robot),
         baseline=cfg.baseline,
+        after=_after(cfg.dataset_after),
         replay=cfg.replay,
         yes=cfg.yes,
         robot_flags=[word for word in sys.argv[1:] if word.startswith("--robot.")],
@@ -99,10 +113,19 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
     files = list(write_report(report, output_dir))
     if cfg.save_setup:
         files.append(save_setup(Path(cfg.save_setup), sys.argv[1:]))
+    if cfg.save_calibration and (offsets := zero_offsets(report.findings)):
+        write_corrected(Path(inputs.robot.calibration_fpath), Path(cfg.save_calibration), offsets)
+        files.append(Path(cfg.save_calibration))
     print_report(report, files)
     if not cfg.save_setup and report.exit_code == 0 and cfg.robot is not None and not parser.parse_arg("config_path"):
         print(f"Works? Keep it: {COMMAND} … --save_setup=setup.yaml, later {COMMAND} --config_path=setup.yaml")
     return report
+
+
+def _after(args: DatasetArgs) -> dict[str, Any] | None:
+    if args.repo_id is None and args.root is None:
+        return None
+    return {"repo_id": args.repo_id, "root": args.root, "revision": args.revision, "convert": args.convert}
 
 
 def save_setup(path: Path, argv: Sequence[str]) -> Path:

@@ -60,6 +60,7 @@ class Inputs:
         fps: ``--fps`` of the rollout.
         robot: LeRobot's robot, made and not connected.
         baseline: ``--baseline``, a setup snapshot to compare with.
+        after: ``--dataset_after.*`` as for :func:`open_recording`: a recording of now, to compare by sight.
         replay: Whether the arm may move: calibration by sight and the replay of an episode.
         yes: Whether it may without asking.
         robot_flags: Its flags as typed, for the commands that are suggested.
@@ -78,6 +79,7 @@ class Inputs:
     fps: float | None = None
     robot: Any = None
     baseline: str | None = None
+    after: Mapping[str, Any] | None = None
     replay: bool = False
     yes: bool = False
     robot_flags: Sequence[str] = ()
@@ -145,6 +147,8 @@ class Ladder:
         """All of them, cheapest first; those that move the arm last, and made only when the others have spoken."""
         for rung in (self.files(), self.devices(), self.views(), self.clock_rung(), self.model()):
             yield self._noted(rung)
+        if self.inputs.after is not None:
+            yield self._noted(self.recordings())
         if self.inputs.replay:
             yield self._noted(self.sight())
             yield self._noted(self.replay())
@@ -340,6 +344,20 @@ class Ladder:
 
         return Rung("open loop", does, "about a minute on a small computer", run)
 
+    def recordings(self) -> Rung:
+        name, does = "two recordings", "compares where two recordings show the arm at the same joint readings"
+        before = self.recording
+        if before is None:
+            return Rung(name, does, "", None, "--dataset_after is compared with --dataset, and none was given")
+
+        def run() -> Outcome:
+            from lerobot_diagnostics.sight import compare_recordings
+
+            after = open_recording(**(self.inputs.after or {}))
+            return Outcome(compare_recordings(before, after, episodes=self.inputs.episodes))
+
+        return Rung(name, does, "a minute", run)
+
     def _moving(self, name: str, does: str, lasts: str, run: Callable[[Recording], Outcome]) -> Rung:
         """A rung that moves the arm: only with a data set, and only where nothing forbids it."""
         recording = self.recording
@@ -389,7 +407,7 @@ class Ladder:
 def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str, str]) -> Report:
     """One report of all rungs, its verdict from :mod:`.attribution`."""
     found = silence(_once(finding for step in climbed for finding in step.outcome.findings))
-    unseen = inputs.robot is not None and inputs.baseline is None and not inputs.replay
+    unseen = inputs.robot is not None and inputs.baseline is None and inputs.after is None and not inputs.replay
     not_looked = [ZEROS] if unseen else []
     not_looked += [f"{step.rung.name}: {step.stopped}" for step in climbed if step.stopped]
     verdict = attribute(
@@ -423,6 +441,13 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
             unknown.add(about)
         kept.append(finding)
     return kept
+
+
+def zero_offsets(findings: Iterable[Finding]) -> dict[str, float]:
+    """By joint how much it reads too much (degrees, the gripper in its 0–100), of the zeros seen to have moved."""
+    moved = [f for f in findings if f.code == "JOINT_OFFSET" and f.status is Status.FAIL]
+    offsets = {f.subject: f.evidence.get("offset_deg", f.evidence.get("offset_pct")) for f in moved}
+    return {joint: float(offset) for joint, offset in offsets.items() if offset is not None}
 
 
 def _healthy(climbed: Sequence[Climbed]) -> str:
