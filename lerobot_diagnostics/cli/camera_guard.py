@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lerobot.configs import PreTrainedConfig, parser
 from lerobot.robots import RobotConfig
 
+from lerobot_diagnostics.cli.recorded_data import RecordedData
 from lerobot_diagnostics.cli.run import run_command
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Report, Status, Table, Verdict
@@ -29,19 +30,11 @@ COMMAND = "lerobot-camera-guard"
 
 
 @dataclass
-class DatasetArgs:
+class DatasetArgs(RecordedData):
     """The recorded data set; by default the checkpoint's training data, or the views stored in a guarded one."""
 
-    # Data set on the Hub or in the local cache, e.g. user/my_data.
-    repo_id: str | None = None
-    # Local folder of the data set.
-    root: str | None = None
-    # Branch, tag or commit on the Hub.
-    revision: str | None = None
     # Episodes to take reference views from, e.g. [0,3,7]; by default up to 32, evenly spread.
     episodes: list[int] | None = None
-    # Convert a v2.1 data set on a copy, with LeRobot's converter.
-    convert: bool = False
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from lerobot.configs import PreTrainedConfig, parser
 from lerobot.robots.config import RobotConfig
 
 from lerobot_diagnostics.cli.open_loop_eval import DatasetArgs
+from lerobot_diagnostics.cli.recorded_data import RecordedData
 from lerobot_diagnostics.cli.run import run_command
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Report
@@ -27,7 +29,7 @@ class DiagnoseConfig:
     policy: PreTrainedConfig | None = None
     dataset: DatasetArgs = field(default_factory=DatasetArgs)
     # A second recording, of now: has a joint's zero or the base moved between the two? No arm needed.
-    dataset_after: DatasetArgs = field(default_factory=DatasetArgs)
+    dataset_after: RecordedData = field(default_factory=RecordedData)
     # The arm, as for every LeRobot command; it is only read from.
     robot: RobotConfig | None = None
     # Data set (and robot) key -> policy key, as you pass it to lerobot-rollout.
@@ -122,10 +124,8 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
     return report
 
 
-def _after(args: DatasetArgs) -> dict[str, Any] | None:
-    if args.repo_id is None and args.root is None:
-        return None
-    return {"repo_id": args.repo_id, "root": args.root, "revision": args.revision, "convert": args.convert}
+def _after(args: RecordedData) -> dict[str, Any] | None:
+    return dataclasses.asdict(args) if args.repo_id or args.root else None
 
 
 def save_setup(path: Path, argv: Sequence[str]) -> Path:

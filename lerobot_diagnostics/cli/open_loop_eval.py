@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lerobot.configs import PreTrainedConfig, parser
 
+from lerobot_diagnostics.cli.recorded_data import RecordedData
 from lerobot_diagnostics.cli.run import run_command
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Report
@@ -22,19 +23,11 @@ EPISODES_PER_SIDE = 10
 
 
 @dataclass
-class DatasetArgs:
+class DatasetArgs(RecordedData):
     """The recorded data set; the checkpoint's training data set by default."""
 
-    # Data set on the Hub or in the local cache, e.g. user/my_data.
-    repo_id: str | None = None
-    # Local folder of the data set.
-    root: str | None = None
-    # Branch, tag or commit on the Hub.
-    revision: str | None = None
     # Episodes to evaluate, e.g. [0,3,7]; by default up to 10 training and 10 held-out ones, evenly spread.
     episodes: list[int] | None = None
-    # Convert a v2.1 data set on a copy, with LeRobot's converter.
-    convert: bool = False
 
 
 @dataclass

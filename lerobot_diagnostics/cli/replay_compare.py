@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lerobot.robots.config import RobotConfig
 
+from lerobot_diagnostics.cli.recorded_data import RecordedData
 from lerobot_diagnostics.cli.run import EXIT_INTERRUPTED, run_command
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Report, Status, Table
@@ -30,21 +31,13 @@ EXIT_TERMINATED = 143
 
 
 @dataclass
-class DatasetArgs:
+class DatasetArgs(RecordedData):
     """The recorded data set."""
 
-    # Data set on the Hub or in the local cache, e.g. user/my_data.
-    repo_id: str | None = None
-    # Local folder of the data set.
-    root: str | None = None
-    # Branch, tag or commit on the Hub.
-    revision: str | None = None
     # Episode to replay.
     episode: int = 0
     # Several episodes, one after the other, e.g. [0,7,23]: are the misses alike?
     episodes: list[int] | None = None
-    # Convert a v2.1 data set on a copy, with LeRobot's converter.
-    convert: bool = False
 
 
 @dataclass
