@@ -76,3 +76,11 @@ def test_unknown_is_listed_and_never_a_pass():
 def test_the_next_step_is_the_top_findings():
     verdict = attribute([finding("OVERFIT", "model", fix="stop earlier")], next_command=lambda f: f.fix if f else "x")
     assert verdict.summary.endswith("Next: stop earlier")
+
+
+def test_what_one_view_suspects_of_the_arm_a_fit_at_many_poses_settles():
+    hint = finding("JOINT_OFFSET", "calibration", Status.WARN)
+    base = finding("BASE_MOVED", "workspace", Status.WARN)
+    sound = finding("JOINT_OFFSET", "calibration", Status.PASS, subject="arm")
+    assert standing(hint, base, sound) == {"BASE_MOVED"}
+    assert standing(hint, base) == {"JOINT_OFFSET"}  # which explains where the arm appears

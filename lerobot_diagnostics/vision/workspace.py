@@ -32,6 +32,13 @@ LEAST_AREA = 0.0004
 """Share of the picture a blob must cover to be an object (5 × 5 px of 256 × 256)."""
 LEAST_MATCH = 0.6
 """Correlation from which a displaced patch counts as found again."""
+ARRIVED = 0.3
+"""Share of the place a displaced thing has gone to that must have changed: half of it where the thing is half as bright
+as its surroundings."""
+CLIPPED = 250
+"""Level from which a channel counts as clipped."""
+LEAST_VISIBLE = 0.3
+"""Share of the arm that must not be clipped for its pixels to be compared."""
 SEARCH_ARM, SEARCH_OBJECT = 0.08, 0.25
 """Shares of the width within which the arm and objects are searched."""
 NEAR = 0.03
@@ -41,9 +48,12 @@ STILL_PX_OF_640 = 3.0
 SAME_SHAPE = 0.8
 """Correlation of a changed blob with the reference in place from which it is the same thing in another shade: 0.91 for
 the simulated setup's tray under warm light of 55 %, 0.65 and less where red and blue are exchanged."""
+FAINT = 1.5
+"""Difference of a blob, in units of what is tolerated, under which it is a shade: 1.0 on the simulated tray in light of
+95 %; things that have moved or other colours: 4.9 and more."""
 ARM_DIFFERS = 0.25
 """Share of the arm's pixels that differ at the same joint state from which parts of it are elsewhere. Simulated arm:
-healthy 0.00, in light of 80 % 0.03, of 120 % 0.20 (clipped); a joint 4–6° off 0.04–0.23, which needs a closer look."""
+healthy 0.00, in light of 80 % 0.03; a joint 4–6° off 0.04–0.23, which needs a closer look."""
 SPREAD_MARGIN = 2.5
 """How far beyond n recorded places, in units of their range / (n − 1), a place still counts as one of them. Places
 drawn uniformly fall outside in 0.9 % (n = 20), 2.0 % (10), 4.8 % (5) of 200,000 draws, an axis."""
@@ -220,18 +230,21 @@ def locate_changes(
     if not motion.found or _camera_moved(motion, width):
         return motion, []
     aligned, seen = to_reference(live, motion, width, height)
+    seen &= aligned.max(axis=2) < CLIPPED  # what is clipped has lost the colour that could be compared
     aligned = _relit(aligned, reference, seen if background.mask is None else seen & background.mask)
     least = max(9, round(LEAST_AREA * width * height))
     still = _still_px(width)
-    arm, explained = _arm_change(reference, aligned, at_pose, background, least, still)
-
-    def objects(picture: Picture) -> list[Change]:
-        return _object_changes(reference, picture, seen & ~explained, explained, arm, least, still)
-
-    others = [objects(_relit(p, reference, background.mask)) for p in at_pose[1:]]
-    near = NEAR * width
-    moved = [change for change in objects(aligned) if not _as_recorded(change, others, near, still)]
-    return motion, ([arm] if arm else []) + moved
+    arm, explained = _arm_change(reference, aligned, at_pose, background, seen, least, still)
+    recorded = [_relit(p, reference, background.mask) for p in at_pose[1:]]
+    others = [_object_changes(reference, p, ~explained, explained, arm, least, still) for p in recorded]
+    varies = np.zeros((height, width), bool)  # where recorded pictures of this pose differ from each other
+    for p in recorded:
+        varies |= (_difference(p, reference) > _tolerance(p, reference)) & ~explained
+    near = round(NEAR * width)
+    varies = cv2.dilate(varies.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
+    moved = _object_changes(reference, aligned, seen & ~explained, explained, arm, least, still)
+    changes = [pair[0] for pair in moved if not _as_recorded(*pair, [[c for c, _ in o] for o in others], varies, still)]
+    return motion, ([arm] if arm else []) + changes
 
 
 def _arm_change(
@@ -239,6 +252,7 @@ def _arm_change(
     aligned: Picture,
     at_pose: Sequence[Picture],
     background: Background,
+    seen: Mask,
     least: int,
     still: float,
 ) -> tuple[Change | None, Mask]:
@@ -264,11 +278,12 @@ def _arm_change(
             shift = np.array([[1, 0, dx], [0, 1, dy]], np.float64)
             explained |= cv2.warpAffine(explained.astype(np.uint8), shift, (width, height)) > 0
             return _change("arm", arm, dx, dy, there), explained
-    differs = _share_differing(reference, aligned, arm)
-    usual = max(
-        (_share_differing(reference, _relit(p, reference, background.mask), arm) for p in at_pose[1:]), default=0
-    )
-    if differs > max(ARM_DIFFERS, 2 * usual):
+    visible = arm & seen
+    if visible.sum() < LEAST_VISIBLE * arm.sum():
+        return None, explained
+    differs = _share_differing(reference, aligned, visible)
+    usual = [_share_differing(reference, _relit(p, reference, background.mask), visible) for p in at_pose[1:]]
+    if differs > max(ARM_DIFFERS, 2 * max(usual, default=0.0)):
         return _change("arm", arm, np.nan, np.nan, 0.0), explained
     return None, explained
 
@@ -285,15 +300,16 @@ def _object_changes(
     arm: Change | None,
     least: int,
     still: float,
-) -> list[Change]:
-    """What is not where the reference shows it, the arm apart."""
+) -> list[tuple[Change, Mask]]:
+    """What is not where the reference shows it, the arm apart; with the pixels that show it."""
     height, width = reference.shape[:2]
     different = (_difference(aligned, reference) > _tolerance(aligned, reference)) & seen
     near = 2 * round(NEAR * width) + 1
     arm_blobs = cv2.dilate(explained.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
-    traced = [(_traced(b, reference, aligned, round(SEARCH_OBJECT * width)), b) for b in _blobs(different, least)]
+    blobs = _blobs(different, least)
+    traced = [(_traced(b, reference, aligned, different, round(SEARCH_OBJECT * width)), b) for b in blobs]
     claimed = np.zeros((height, width), bool)
-    changes: list[Change] = []
+    changes: list[tuple[Change, Mask]] = []
     # The surest first: what lies where it was or where it has arrived is that same object, not another one.
     for change, blob in sorted(traced, key=lambda pair: -pair[0].confidence * pair[0].area_px ** 0.5):
         if (blob & claimed).sum() > 0.3 * blob.sum():
@@ -303,36 +319,50 @@ def _object_changes(
         if change.confidence == 0 and _same_shape(blob, reference, aligned):
             continue
         if change.confidence == 0 or np.hypot(change.dx_px, change.dy_px) > still:
-            changes.append(change)
+            changes.append((change, blob))
         if change.confidence > 0:
-            shift = np.array([[1, 0, change.dx_px], [0, 1, change.dy_px]], np.float64)
-            there = cv2.warpAffine(blob.astype(np.uint8), shift, (width, height))
-            claimed |= cv2.dilate(there | blob.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
+            claimed |= cv2.dilate((_shifted(blob, change) | blob).astype(np.uint8), np.ones((near, near), np.uint8)) > 0
     return changes
 
 
+def _shifted(blob: Mask, change: Change) -> Mask:
+    """Where a displaced blob has gone."""
+    height, width = blob.shape
+    shift = np.array([[1, 0, change.dx_px], [0, 1, change.dy_px]], np.float64)
+    return np.asarray(cv2.warpAffine(blob.astype(np.uint8), shift, (width, height)) > 0)
+
+
 def _same_shape(blob: Mask, reference: Picture, aligned: Picture) -> bool:
-    """Whether a changed blob shows the same thing in both, in another shade: by the correlation of its surroundings."""
+    """Whether a changed blob shows the same thing in another shade: faintly other, or alike around."""
+    if float((_difference(aligned, reference) / _tolerance(aligned, reference))[blob].mean()) < FAINT:
+        return True  # a plain surface has no likeness to go by
     region = cv2.dilate(blob.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
     a, b = (p[region].astype(np.float64) - p[region].mean(axis=0) for p in (reference, aligned))
     scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
     return scale > 0 and float((a * b).sum()) / scale >= SAME_SHAPE
 
 
-def _as_recorded(change: Change, others: Sequence[Sequence[Change]], near: float, still: float) -> bool:
+def _as_recorded(change: Change, blob: Mask, others: Sequence[Sequence[Change]], varies: Mask, still: float) -> bool:
     """Whether the recordings themselves place this object as differently as the live picture does.
 
     Args:
+        change, blob: From :func:`_object_changes`.
         others: What each further recorded picture shows elsewhere than the first.
+        varies: Where the recorded pictures differ from each other, a little widened.
+        still: Displacements below this mean nothing.
     """
-
-    def of_the_same(c: Change) -> bool:
-        return float(np.hypot(c.x_px - change.x_px, c.y_px - change.y_px)) <= near
-
+    ends = [blob] if change.confidence == 0 else [blob, _shifted(blob, change)]
+    if all(varies[end].mean() >= AGREE for end in ends if end.any()):
+        return True
     if change.confidence == 0:
-        ends = [(c.x_px + dx, c.y_px + dy) for e in others for c in e for dx, dy in {(0.0, 0.0), (c.dx_px, c.dy_px)}]
-        return any(np.hypot(x - change.x_px, y - change.y_px) <= near for x, y in ends)
-    moved = [(c.dx_px, c.dy_px) for episode in others for c in episode if c.confidence > 0 and of_the_same(c)]
+        return False
+    near = NEAR * blob.shape[1]
+    moved = [
+        (c.dx_px, c.dy_px)
+        for episode in others
+        for c in episode
+        if c.confidence > 0 and np.hypot(c.x_px - change.x_px, c.y_px - change.y_px) <= near
+    ]
     if not moved:
         return False
     places = np.array([(0.0, 0.0), *moved])
@@ -354,13 +384,20 @@ def _of_the_arm(change: Change, arm: Change, touches: bool) -> bool:
     return touches or gone < 0.35 * float(np.hypot(arm.dx_px, arm.dy_px))
 
 
-def _traced(blob: Mask, reference: Picture, aligned: Picture, search: int) -> Change:
-    """The displacement of what the reference shows in a blob; unknown when it is not found again."""
+def _traced(blob: Mask, reference: Picture, aligned: Picture, different: Mask, search: int) -> Change:
+    """The displacement of what the reference shows in a blob; unknown when it is not found again.
+
+    What has gone somewhere has changed the picture there too: a likeness where nothing has changed was there before.
+    """
     grown = cv2.dilate(blob.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
     found = _displacement(reference, aligned, grown, search)
+    unknown = _change("object", blob, np.nan, np.nan, 0.0)
     if found is None or found[2] < LEAST_MATCH or found[2] < found[3] + 0.1:
-        return _change("object", blob, np.nan, np.nan, 0.0)
-    return _change("object", blob, *found[:3])
+        return unknown
+    change = _change("object", blob, *found[:3])
+    arrived = _shifted(blob, change)
+    changed = (arrived & (different | blob)).sum()
+    return change if changed >= ARRIVED * max(1, arrived.sum()) else unknown
 
 
 def _still_px(width: int) -> float:
