@@ -118,7 +118,7 @@ KINDS: Mapping[str, tuple[str, Callable[[np.random.Generator], SimFaults]]] = {
     "units": ("units", lambda _r: SimFaults()),
     "names": ("units config data", lambda _r: SimFaults()),
     "statistics key": ("model config", lambda _r: SimFaults()),
-    "permuted joints": ("model", lambda _r: SimFaults()),
+    "permuted joints": ("model config", lambda _r: SimFaults()),
     "untrained policy": ("model", lambda _r: SimFaults()),
     "healthy": ("none_found", lambda _r: SimFaults()),
 }
