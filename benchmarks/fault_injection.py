@@ -85,6 +85,12 @@ def away(rng: np.random.Generator, low: float, high: float) -> list[float]:
     return [float(size * np.cos(angle)), float(size * np.sin(angle))]
 
 
+def cast(rng: np.random.Generator) -> list[float]:
+    """A warm or a cold light."""
+    weak = float(rng.uniform(0.7, 1.0))
+    return [1.0, 0.5 + weak / 2, weak] if rng.random() < 0.5 else [weak, 0.5 + weak / 2, 1.0]
+
+
 def one_camera(rng: np.random.Generator, **fault: Any) -> dict[str, CameraFault]:
     return {str(rng.choice(CAMERAS)): CameraFault(**fault)}
 
@@ -100,7 +106,8 @@ KINDS: Mapping[str, tuple[str, Callable[[np.random.Generator], SimFaults]]] = {
     "swapped": ("cameras", lambda _r: SimFaults(swap=list(CAMERAS))),
     "channels": ("cameras", lambda r: SimFaults(cameras=one_camera(r, swap_red_blue=True))),
     "dead camera": ("cameras", lambda r: SimFaults(cameras=one_camera(r, dead_from_s=0.0))),
-    "light": ("lighting", lambda r: SimFaults(light_level=float(r.choice((r.uniform(0.4, 0.7), r.uniform(1.4, 1.8)))))),
+    # Dimmer or of another colour: OpenGL clamps a brighter light before it meets the texture, so that it hardly shows.
+    "light": ("lighting", lambda r: SimFaults(light_level=float(r.uniform(0.4, 0.7)), light_color=cast(r))),
     "object moved": ("workspace", lambda r: SimFaults(tray_move_m=away(r, 0.02, 0.05))),
     "base moved": (
         "workspace",
