@@ -15,9 +15,11 @@ from lerobot_diagnostics.replay.judge import (
     same_miss,
     take_findings,
     track,
+    tracking,
     tracking_findings,
     verdict,
 )
+from lerobot_diagnostics.replay.plan import Plan
 from lerobot_diagnostics.replay.play import Take
 from lerobot_diagnostics.robot.move import End, Ending
 
@@ -70,10 +72,37 @@ def test_tracking_findings_name_the_joint_and_spare_what_is_normal():
     assert {f.status for f in tracking_findings({})} == {Status.UNKNOWN}
 
 
+def played(recorded, commands, achieved):
+    """One joint's attempt at 30 Hz."""
+    column = {"sent": commands[:, None], "achieved": achieved[:, None]}
+    plan = Plan(SimpleNamespace(index=0, fps=30), ("elbow_flex.pos",), commands[:, None], recorded[:, None], 1.0)
+    return Take(plan, **column)
+
+
+def test_the_recorded_opening_jump_is_no_tracking_error_but_a_real_one_after_it_is():
+    commands = motion()
+    recorded = commands.copy()
+    recorded[:20] += np.linspace(-90.0, -30.0, 20)
+    healthy = tracking(played(recorded, commands, commands))["elbow_flex.pos"]
+    assert healthy.rms == pytest.approx(0.0, abs=1e-9) and healthy.lag_s == 0
+    assert track(commands, commands, recorded, PERIOD).rms > 5  # the jump alone is enough to be blamed
+    loose = commands - 8.0 * (np.arange(120) > 30)
+    tracked = tracking(played(recorded, commands, loose))
+    assert ("TRACKING", Status.WARN) in {(f.code, f.status) for f in tracking_findings(tracked)}
+    assert tracked["elbow_flex.pos"].offset == pytest.approx(-8.0)
+
+
+def test_a_real_error_in_the_first_frames_of_a_recording_without_a_jump_still_counts():
+    commands = motion()
+    stuck = commands.copy()
+    stuck[:30] -= 20.0
+    tracked = tracking(played(commands, commands, stuck))
+    assert ("TRACKING", Status.WARN) in {(f.code, f.status) for f in tracking_findings(tracked)}
+
+
 def take(ending=None, *, late_ms=0.0, period=PERIOD, lost=0, frames=90):
     keys = ("elbow_flex.pos", "x.vel")
-    plan = SimpleNamespace(episode=SimpleNamespace(index=3), keys=keys, period_s=PERIOD, states=np.zeros((90, 2)))
-    plan = type("P", (SimpleNamespace,), {"__len__": lambda _plan: 90})(**vars(plan))
+    plan = Plan(SimpleNamespace(index=3, fps=30), keys, np.zeros((90, 2)), np.zeros((90, 2)), 1.0)
     return Take(
         plan,
         sent=np.zeros((frames, 2)),

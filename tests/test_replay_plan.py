@@ -111,6 +111,36 @@ def test_the_plan_starts_at_the_recorded_state_and_allows_its_lag(tmp_path):
     assert allowed[[31, 40, 49]] == pytest.approx(7.0, abs=1e-4) and allowed[[20, 60]] == pytest.approx(0.0, abs=1e-4)
 
 
+def catching_up(jump, frames):
+    """States that begin ``jump`` away from the wave in joint 1 and are there after ``frames``; the actions are it."""
+
+    def states(episode, length):
+        values = wave(episode, length)
+        values[:frames, 1] += jump * (1 - np.arange(frames) / frames)
+        return values
+
+    return {"states": states, "actions": wave}
+
+
+def test_the_frames_of_an_opening_jump_are_told_from_a_start_without_one(tmp_path):
+    jumping = planned(tmp_path, **catching_up(-50.0, 10))
+    assert jumping.jumps() == {"shoulder_lift.pos": pytest.approx(50.0, abs=0.01)}
+    assert jumping.opening() == 8  # at 30, where the wave began at 34 (and is at 40)
+    smooth = planned(tmp_path / "b", **catching_up(-4.0, 10))
+    assert smooth.jumps() == {} and smooth.opening() == 0
+    held_up = planned(tmp_path / "c", **catching_up(-90.0, 88))
+    assert held_up.opening() == 30  # a second, not the whole episode
+
+
+def test_a_follower_that_lags_has_caught_up_where_its_commands_were(tmp_path):
+    ramp = np.zeros((90, 6)) + MIDDLE
+    ramp[:, 1] = 3.0 * np.minimum(np.arange(90), 20)
+    late = np.vstack([ramp[:1] - 40.0, ramp[:1] - 40.0, ramp[:1] - 20.0, np.repeat(ramp[:1], 5, 0), ramp[:-8]])
+    late[:, [0, 2, 3, 4, 5]] = ramp[:, [0, 2, 3, 4, 5]]
+    plan = planned(tmp_path, states=lambda _e, n: late[:n], actions=lambda _e, n: ramp[:n])
+    assert plan.opening() == 3 and plan.actions[3, 1] - plan.states[3, 1] > 5  # behind, but on the way it was sent
+
+
 def test_the_table_shows_live_beside_recorded(tmp_path):
     plan = planned(tmp_path)
     table = plan_table(plan, JOINTS, dict.fromkeys(KEYS, 1.0))

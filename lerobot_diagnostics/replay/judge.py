@@ -113,13 +113,17 @@ def track(sent: Array, achieved: Array, recorded: Array, period_s: float) -> Tra
 
 
 def tracking(take: Take) -> dict[str, Tracking]:
-    """:func:`track` for every position key of which something is known."""
-    done = len(take.sent)
-    recorded = np.where(np.isfinite(take.plan.states), take.plan.states, np.nan)[:done]
+    """:func:`track` for every position key of which something is known.
+
+    Without the frames of the recorded opening jump, which the replay was eased through (:meth:`Plan.opening`).
+    """
+    frames = slice(take.plan.opening(), len(take.sent))
+    sent, achieved = take.sent[frames], take.achieved[frames]
+    recorded = np.where(np.isfinite(take.plan.states), take.plan.states, np.nan)[frames]
     return {
-        key: track(take.sent[:, j], take.achieved[:, j], recorded[:, j], take.plan.period_s)
+        key: track(sent[:, j], achieved[:, j], recorded[:, j], take.plan.period_s)
         for j, key in enumerate(take.plan.keys)
-        if not is_velocity(key) and done > 3 and np.isfinite(take.achieved[:, j] - recorded[:, j]).any()
+        if not is_velocity(key) and len(sent) > 3 and np.isfinite(achieved[:, j] - recorded[:, j]).any()
     }
 
 

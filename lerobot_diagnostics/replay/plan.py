@@ -33,6 +33,15 @@ MOVES = 5.0
 
 LAG_WINDOW_S = 0.3
 
+START_STEP = 5.0
+"""First commands farther than this from the first recorded state are eased to: in so101_record_test_stateonly one
+episode begins 42 of ±100 from its first action."""
+
+OPENING_S = 1.0
+"""Recorded time in which a follower has caught up with its first command, at most. Measured: 66° within 0.3 s
+(so101_sim), 42 of ±100 within 0.3 s (so101_record_test_stateonly, a real arm). A joint that is still away then is held
+up, and only this long is left out."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -78,6 +87,28 @@ class Plan:
         """The recorded state at frame ``k`` by position key; the action where none was recorded."""
         values = np.where(np.isfinite(self.states[k]), self.states[k], self.actions[k])
         return {key: float(v) for key, v in zip(self.keys, values, strict=True) if not is_velocity(key)}
+
+    def jumps(self) -> dict[str, float]:
+        """By position key, how far the first action is from the first recorded state, where beyond START_STEP."""
+        start, goal = self.pose(0), self.goal(0)
+        return {key: away for key in start if (away := abs(goal[key] - start[key])) > START_STEP}
+
+    def opening(self) -> int:
+        """Frames at the start in which the recorded state is still catching up with the first actions.
+
+        A replay eases through this jump before its first frame, so there is nothing to compare them with. Caught up is
+        a joint within START_STEP of any command it has got so far: a follower's lag behind a moving command does not
+        keep it from that.
+        """
+        last = min(len(self), round(OPENING_S * self.episode.fps))
+        frames = 0
+        for key in self.jumps():
+            j = self.keys.index(key)
+            state, action = self.states[:last, j], self.actions[:last, j]
+            away = np.maximum(np.minimum.accumulate(action) - state, state - np.maximum.accumulate(action))
+            caught_up = np.flatnonzero(away <= START_STEP)
+            frames = max(frames, int(caught_up[0]) if len(caught_up) else last)
+        return frames
 
     def allowed_lag(self) -> Array:
         """``[T, K]`` how far behind its action each joint was when recorded, at most, within 0.3 s either way."""

@@ -16,10 +16,6 @@ from lerobot_diagnostics.robot.stall import StallMonitor
 
 Array = NDArray[np.float64]
 
-START_STEP = 5.0
-"""First commands farther than this from the first recorded state are eased to: in so101_record_test_stateonly one
-episode begins 42 of ±100 from its first action."""
-
 
 @dataclass
 class Take:

@@ -14,7 +14,7 @@ from lerobot_diagnostics.replay.desk import Desk
 from lerobot_diagnostics.replay.judge import Outcome
 from lerobot_diagnostics.replay.pictures import key_moments, sampled
 from lerobot_diagnostics.replay.plan import Plan, plan_table
-from lerobot_diagnostics.replay.play import START_STEP, Player, Take
+from lerobot_diagnostics.replay.play import Player, Take
 from lerobot_diagnostics.replay.pump import Pump
 from lerobot_diagnostics.robot.arm import Reading
 from lerobot_diagnostics.robot.kinematics import height_of
@@ -157,7 +157,7 @@ def _attempt(
     session.first.append(here.pictures)
     start_error = max(abs(here.joints[key] - value) for key, value in goal.items())
     action = {key: value for key, value in plan.goal(0).items() if key in goal}
-    if max(abs(action[key] - value) for key, value in goal.items()) > START_STEP:
+    if plan.jumps():
         # The recording begins with a jump. It is a step of the plan, not of the arm: eased to, then played.
         ending = player.ease_to(action, poses(plan), ease_speed, pump)
         if not ending.finished:
