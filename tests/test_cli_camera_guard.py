@@ -103,6 +103,17 @@ def test_a_guarded_checkpoint_needs_no_data_set(guarded, files, tmp_path):
     assert report(tmp_path / "out")["inputs"]["references"] == "the views stored in the checkpoint"
 
 
+@pytest.mark.parametrize("source", ["guarded", "data"])
+def test_a_rename_map_with_a_key_that_nothing_has(source, guarded, data, files, tmp_path, capsys):
+    shown = f"--images={{front: {files['front']}, wrist: {files['wrist']}}}"
+    against = f"--policy.path={guarded}" if source == "guarded" else f"--dataset.root={data}"
+    assert command(against, shown, "--rename_map={front: tip}", f"--output_dir={tmp_path / 'a'}") == 2
+    said = "--rename_map: there is no key front; did you mean observation.images.front?"
+    assert said in capsys.readouterr().err
+    right = "--rename_map={observation.images.wrist: observation.images.wrist}"
+    assert command(against, shown, right, f"--output_dir={tmp_path / 'b'}") == 0
+
+
 def robot(publisher, **shown):
     cameras = ", ".join(f"{name}: {publisher.config(source, 240, 320, warmup_s=1)}" for name, source in shown.items())
     # No such port: the arm must not be connected.

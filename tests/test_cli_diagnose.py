@@ -52,6 +52,18 @@ def test_policy_and_data_set_alone_work_offline(made, tmp_path, monkeypatch, cap
     assert (tmp_path / "out" / "report.html").read_text().count("The ladder")
 
 
+def test_a_rename_map_with_a_key_that_nothing_has(made, tmp_path, monkeypatch, capsys):
+    flags = [f"--dataset.root={made / 'data'}", "--rename_map={front: observation.images.tip}"]
+    code, report = run(monkeypatch, tmp_path / "out", *flags)
+    assert code == 2 and report is None
+    said = "--rename_map: there is no key front; did you mean observation.images.front?"
+    assert said in capsys.readouterr().err
+    code, report = run(
+        monkeypatch, tmp_path / "right", flags[0], "--rename_map={observation.images.front: observation.images.tip}"
+    )
+    assert code == 0 and report is not None
+
+
 def test_a_missing_video_is_a_finding_and_not_the_end(made, tmp_path, monkeypatch):
     import shutil
 

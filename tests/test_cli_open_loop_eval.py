@@ -102,6 +102,9 @@ def broken(made, tmp_path, kind):
         copy = shutil.copytree(model, tmp_path / "model")
         (copy / "model.safetensors").unlink()
         return [f"--policy.path={copy}", base[1]], "has no model.safetensors"
+    if kind == "wrong rename map":
+        said = "--rename_map: there is no key front; did you mean observation.images.front?"
+        return [*base, f"--rename_map={{front: {CAMERA}}}"], said
     if kind == "corrupt video":
         (video,) = data.rglob("*.mp4")
         video.write_bytes(b"not a video" * 100)
@@ -124,7 +127,7 @@ def broken(made, tmp_path, kind):
 
 KINDS = (
     "missing episode", "missing checkpoint", "no path", "missing weights", "corrupt video", "old data set",
-    "existing output", "wrong shape", "wrong camera",
+    "existing output", "wrong shape", "wrong camera", "wrong rename map",
 )  # fmt: skip
 
 

@@ -313,6 +313,7 @@ def test_a_calibration_that_differs_is_shown(tmp_path, data, capsys):
         (["--miss=20 left"], "--outcome=missed"),
         (["--outcome=missed", "--miss=up"], "no miss"),
         (["--dataset.episode=7"], "0"),
+        (['--rename_map={"side": "front"}'], "--rename_map: there is no key side."),
         ([], "--robot.type"),
     ],
 )

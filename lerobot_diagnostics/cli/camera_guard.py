@@ -146,9 +146,11 @@ def _checkpoint() -> Path | None:
 def _references(cfg: CameraGuardConfig, folder: Path | None) -> tuple[ReferenceViews | None, str]:
     """Reference views and where they come from: the data set named, the guarded checkpoint's own, its training data."""
     from lerobot_diagnostics.guard import attach
+    from lerobot_diagnostics.guard.pictures import camera_key
     from lerobot_diagnostics.guard.references import build_references, match_cameras
     from lerobot_diagnostics.openloop.split import resolve_root, training_data
     from lerobot_diagnostics.recording import open_recording
+    from lerobot_diagnostics.recording.rename import check_rename_map
 
     repo_id, root, revision = cfg.dataset.repo_id, cfg.dataset.root, cfg.dataset.revision
     episodes = cfg.dataset.episodes
@@ -156,7 +158,10 @@ def _references(cfg: CameraGuardConfig, folder: Path | None) -> tuple[ReferenceV
         if folder is None:
             return None, ""
         if attach.guard_of(folder) is not None:
-            return attach.stored_references(folder), "the views stored in the checkpoint"
+            stored = attach.stored_references(folder)
+            recorded = ["observation.state", *map(camera_key, stored.cameras), *attach.saved_rename_map(folder)]
+            check_rename_map(cfg.rename_map, None, [*recorded, *_robot_keys(cfg)])
+            return stored, "the views stored in the checkpoint"
         path = folder / "train_config.json"
         training = training_data(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
         if training is None:
@@ -172,10 +177,19 @@ def _references(cfg: CameraGuardConfig, folder: Path | None) -> tuple[ReferenceV
         repo_id, root, revision = training.repo_id, str(found) if found else None, training.revision
         episodes = episodes if episodes is not None else list(training.episodes or ()) or None
     recording = open_recording(repo_id, root=root, revision=revision, convert=cfg.dataset.convert)
+    check_rename_map(cfg.rename_map, recording, _robot_keys(cfg))
     saved = attach.saved_rename_map(folder) if folder else {}
     wanted = attach.policy_cameras(folder) if folder else None
     cameras = match_cameras(recording.cameras, saved if cfg.rename_map is None else cfg.rename_map, wanted)
     return build_references(recording, cameras, episodes), recording.label
+
+
+def _robot_keys(cfg: CameraGuardConfig) -> Sequence[str]:
+    """The live cameras' keys, whether they come from a robot or from files."""
+    from lerobot_diagnostics.guard.capture import camera_configs
+    from lerobot_diagnostics.guard.pictures import camera_key
+
+    return [camera_key(name) for name in (*cfg.images, *camera_configs(cfg.robot))]
 
 
 def _comparer(references: ReferenceViews | None) -> Comparer | None:

@@ -69,6 +69,7 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
     from lerobot_diagnostics.openloop.checkpoint import find_checkpoints, load_policy
     from lerobot_diagnostics.openloop.session import choose_episodes, open_session, run_session
     from lerobot_diagnostics.openloop.summary import stats_findings
+    from lerobot_diagnostics.recording.rename import check_rename_map
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
     from lerobot_diagnostics.report.write import prepare_output_dir, write_report
@@ -81,6 +82,7 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
     data = cfg.dataset
     session = open_session(refs, repo_id=data.repo_id, root=data.root, revision=data.revision, convert=data.convert)
     recording = session.recording
+    check_rename_map(cfg.rename_map, recording)
     episodes = choose_episodes(session.split, data.episodes, None if cfg.all_episodes else EPISODES_PER_SIDE)
     for index in episodes:
         recording.episode(index)  # says which exist, before anything is made

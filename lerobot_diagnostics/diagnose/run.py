@@ -33,6 +33,7 @@ from lerobot_diagnostics.openloop.checkpoint import (
 from lerobot_diagnostics.openloop.session import Session, open_session
 from lerobot_diagnostics.openloop.split import TRAIN
 from lerobot_diagnostics.recording import Recording, open_recording
+from lerobot_diagnostics.recording.rename import check_rename_map
 from lerobot_diagnostics.robot import calibration as calibrations
 from lerobot_diagnostics.robot import parts
 from lerobot_diagnostics.robot.joints import robot_joints
@@ -139,6 +140,10 @@ class Ladder:
             self.recording.need_videos = False  # what is missing is a finding, not the end
         elif inputs.repo_id is not None or inputs.root is not None:
             self.recording = open_recording(**named, need_videos=False)
+        robot = inputs.robot
+        live = [] if robot is None else robot_side(robot.observation_features, robot.action_features).cameras
+        if self.recording is not None or live:
+            check_rename_map(inputs.rename_map, self.recording, ["observation.state", *live])
         self.soaked: devices.Soak | None = None
         self.baseline = snapshot.load(inputs.baseline) if inputs.baseline else None
         self.found: list[Finding] = []
