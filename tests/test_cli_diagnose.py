@@ -1,5 +1,6 @@
 """lerobot-diagnose as a user types it: a made data set and checkpoint, and the shared real recordings where present."""
 
+import io
 import json
 import os
 from pathlib import Path
@@ -106,6 +107,18 @@ def test_a_policy_that_is_not_there_is_one_line(tmp_path, monkeypatch, capsys):
     code, report = run(monkeypatch, tmp_path / "out", "--policy.path=/nowhere/at/all", "--dataset.root=/nowhere")
     assert (code, report) == (2, None)
     assert "Traceback" not in capsys.readouterr().err
+
+
+SIM = ("--robot.type=so101_sim", "--robot.id=none")
+
+
+def test_motion_without_anybody_to_confirm_it_is_refused_before_anything_is_looked_at(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    code, report = run(monkeypatch, tmp_path / "out", *SIM, "--replay=true")
+    assert (code, report, (tmp_path / "out").exists()) == (2, None, False)
+    said = capsys.readouterr()
+    assert "no terminal to press ENTER on" in said.err and "--yes=true" in said.err
+    assert said.out == ""
 
 
 HEALTHY = {

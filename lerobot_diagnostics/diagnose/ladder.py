@@ -114,7 +114,7 @@ def ladder_table(climbed: Sequence[Climbed]) -> Table:
             text for text in (codes, f"{passed} passed", f"{unknown} unknown" if unknown else "") if text
         )
         rows.append([step.rung.name, step.status.value, said, round(step.seconds, 1)])
-    moved = any(step.rung.moves and step.rung.run is not None for step in climbed)
+    moved = any(step.rung.moves and not step.stopped for step in climbed)
     note = "The arm was moved in the last rungs." if moved else "Nothing was moved."
     return Table(TITLE, ["rung", "status", "found", "seconds"], rows, note)
 
