@@ -330,6 +330,7 @@ def test_a_calibration_that_differs_is_shown(tmp_path, data, capsys):
         (["--speed=0"], "not positive"),
         (["--outcome=won"], "ask, landed, missed"),
         (["--miss=20 left"], "--outcome=missed"),
+        (["--record=new.mp4"], "Leave out one of the two"),
         (["--outcome=missed", "--miss=up"], "no miss"),
         (["--dataset.episode=7"], "0"),
         ([], "--robot.type"),
@@ -339,6 +340,14 @@ def test_flags_that_cannot_be(tmp_path, data, flags, said, capsys):
     dry = [] if not flags else ["--dry_run=true"]
     assert run(f"--dataset.root={data}", *dry, *flags, f"--output_dir={tmp_path / 'out'}") == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_record_file_that_exists_is_kept(tmp_path, data, capsys):
+    (tmp_path / "old.mp4").write_bytes(b"kept")
+    with ServoRig() as rig:
+        assert run(*command(rig, tmp_path, data, f"--record={tmp_path / 'old.mp4'}")) == 2
+        assert rig.bank.requests == 0
+    assert "exists already" in capsys.readouterr().err and (tmp_path / "old.mp4").read_bytes() == b"kept"
 
 
 def test_the_entry_point_knows_help(monkeypatch, capsys):

@@ -150,6 +150,10 @@ def _check_flags(cfg: ReplayCompareConfig) -> Outcome | None:
         raise UsageError(f"--outcome={cfg.outcome} is not known.", "Known: ask, landed, missed.")
     if cfg.record is not None and Path(cfg.record).suffix != ".mp4":
         raise UsageError(f"--record={cfg.record} does not end in .mp4.")
+    if cfg.record is not None and cfg.dry_run:
+        raise UsageError("with --dry_run=true nothing is seen that --record could write.", "Leave out one of the two.")
+    if cfg.record is not None and Path(cfg.record).exists():
+        raise UsageError(f"--record={cfg.record} exists already.", "Name a new file, or move that one away.")
     miss = parse_miss(cfg.miss)
     if miss is not None and cfg.outcome != "missed":
         raise UsageError("--miss goes with --outcome=missed.")
