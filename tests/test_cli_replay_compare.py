@@ -110,6 +110,25 @@ def test_a_start_sixty_degrees_away_is_eased_to_within_the_limit_and_returned_to
     assert abs(pan[-1] + 60) < 2 * TICK  # back where it stood
 
 
+def test_without_asking_the_plan_and_what_the_arm_does_are_said_before_it_moves(tmp_path, data, capsys):
+    said = {}
+
+    def listen(goals):
+        if goals in {1, 60}:
+            said[goals] = capsys.readouterr().out
+
+    # 20° at 30°/s and 30 commands a second: 20 ticks to the start, then 40 of the recording
+    with ServoRig(start={**motion()[0], "shoulder_pan": -20.0}, on_goal=listen) as rig:
+        flags = ["--outcome=landed", "--ease_speed=30", "--repeat=2", "--return_to_start=false"]
+        assert run(*command(rig, tmp_path, data, *flags)) == 0
+    assert "recorded start" in said[1] and "Easing to the first recorded pose" in said[1]
+    assert "Playing" not in said[1] and "Playing episode 0 (0.8 s)" in said[60]
+    assert "recorded start" not in said[60]  # once is enough
+    (plan,) = [table for table in report(tmp_path)["tables"] if table["title"] == "Plan"]
+    (pan,) = [row for row in plan["rows"] if row[0] == "shoulder_pan.pos"]
+    assert pan[2] == pytest.approx(-20.0, abs=0.1) and pan[4] == pytest.approx(20.0, abs=0.1)
+
+
 def test_a_dry_run_touches_no_port(tmp_path, data, capsys):
     with ServoRig() as rig:
         assert run(*command(rig, tmp_path, data, "--dry_run=true")) == 0
@@ -311,6 +330,7 @@ def test_a_calibration_that_differs_is_shown(tmp_path, data, capsys):
         (["--speed=0"], "not positive"),
         (["--outcome=won"], "ask, landed, missed"),
         (["--miss=20 left"], "--outcome=missed"),
+        (["--record=new.mp4"], "Leave out one of the two"),
         (["--outcome=missed", "--miss=up"], "no miss"),
         (["--dataset.episode=7"], "0"),
         (['--rename_map={"side": "front"}'], "--rename_map: there is no key side."),
@@ -321,6 +341,14 @@ def test_flags_that_cannot_be(tmp_path, data, flags, said, capsys):
     dry = [] if not flags else ["--dry_run=true"]
     assert run(f"--dataset.root={data}", *dry, *flags, f"--output_dir={tmp_path / 'out'}") == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_record_file_that_exists_is_kept(tmp_path, data, capsys):
+    (tmp_path / "old.mp4").write_bytes(b"kept")
+    with ServoRig() as rig:
+        assert run(*command(rig, tmp_path, data, f"--record={tmp_path / 'old.mp4'}")) == 2
+        assert rig.bank.requests == 0
+    assert "exists already" in capsys.readouterr().err and (tmp_path / "old.mp4").read_bytes() == b"kept"
 
 
 def test_the_entry_point_knows_help(monkeypatch, capsys):

@@ -29,6 +29,12 @@ def test_a_stop_ends_the_wait_and_yes_needs_none():
     assert asked.confirm("press ENTER", lambda: looked.append(1)) and said == [] and looked == [1]
 
 
+def test_with_yes_what_is_looked_at_is_still_shown():
+    shown, table = [], Table("t", ["a"], [[1]])
+    asked, _ = desk([], yes=True, show=shown.append)
+    assert asked.confirm("press ENTER", lambda: table) and shown == [table]
+
+
 def test_the_outcome_is_asked_unless_it_is_known():
     assert desk("y\n")[0].outcome() == Outcome(True)
     assert desk("\n")[0].outcome() == Outcome(None)

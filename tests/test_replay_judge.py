@@ -189,6 +189,14 @@ def test_verdicts(findings, outcomes, cause, words):
     assert re.search(words, concluded.summary), concluded.summary
 
 
+def test_a_replay_that_was_stopped_is_not_judged_and_one_that_nobody_judged_says_so():
+    stopped = take(Ending(End.STOPPED, "stopped by the user"), frames=37)
+    concluded = verdict([], [SILENT], [stopped])
+    assert (concluded.cause, concluded.summary) == ("undecided", "stopped after 37 of 90 frames; not judged")
+    assert "nobody said" in verdict([], [SILENT], [take()]).summary
+    assert verdict([], [LANDED, SILENT], [take(), stopped]).cause == "none_found"  # the first attempt was judged
+
+
 def test_attempts_stand_side_by_side():
     table = outcome_table([take(), take()], [Outcome(False, (0.0, 30.0)), Outcome(False, (0.0, 12.0))])
     assert [row[5] for row in table.rows] == [30.0, 12.0]

@@ -132,6 +132,14 @@ def test_the_frames_of_an_opening_jump_are_told_from_a_start_without_one(tmp_pat
     assert held_up.opening() == 30  # a second, not the whole episode
 
 
+def test_the_table_names_the_opening_jump_and_only_where_there_is_one(tmp_path):
+    jumping = planned(tmp_path, **catching_up(-50.0, 10))
+    note = "first action is 50° (shoulder_lift.pos) from its first pose; eased to"
+    assert note in plan_table(jumping, JOINTS).note
+    assert "50 (shoulder_lift.pos)" in plan_table(jumping, {}).note  # no robot, no unit
+    assert "first action" not in plan_table(planned(tmp_path / "b"), JOINTS).note
+
+
 def test_a_follower_that_lags_has_caught_up_where_its_commands_were(tmp_path):
     ramp = np.zeros((90, 6)) + MIDDLE
     ramp[:, 1] = 3.0 * np.minimum(np.arange(90), 20)

@@ -152,6 +152,10 @@ def _check_flags(cfg: ReplayCompareConfig) -> Outcome | None:
         raise UsageError(f"--outcome={cfg.outcome} is not known.", "Known: ask, landed, missed.")
     if cfg.record is not None and Path(cfg.record).suffix != ".mp4":
         raise UsageError(f"--record={cfg.record} does not end in .mp4.")
+    if cfg.record is not None and cfg.dry_run:
+        raise UsageError("with --dry_run=true nothing is seen that --record could write.", "Leave out one of the two.")
+    if cfg.record is not None and Path(cfg.record).exists():
+        raise UsageError(f"--record={cfg.record} exists already.", "Name a new file, or move that one away.")
     miss = parse_miss(cfg.miss)
     if miss is not None and cfg.outcome != "missed":
         raise UsageError("--miss goes with --outcome=missed.")
@@ -210,6 +214,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
     from lerobot_diagnostics.replay.aligning import align_report, align_views
     from lerobot_diagnostics.replay.desk import Desk
     from lerobot_diagnostics.replay.pictures import fetch_videos, pair_cameras
+    from lerobot_diagnostics.replay.plan import plan_table
     from lerobot_diagnostics.replay.play import Player
     from lerobot_diagnostics.replay.session import plan_moments, run_session
     from lerobot_diagnostics.report.console import make_console, print_report, render_table
@@ -225,7 +230,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
     if not cfg.joints_only:
         run.checks += cameras.findings
         run.checks += fetch_videos([plan.episode for plan in run.plans], cameras.pairs)
-    with StopSignals() as stop, open_keys() as keys, _showing() as show:
+    with StopSignals() as stop, open_keys() as keys, _showing(cfg.yes) as show:
         if not keys.interactive and not cfg.yes:
             raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
         desk = Desk(keys, stopped=stop, yes=cfg.yes, outcome=outcome, show=show)
@@ -249,6 +254,8 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
                         player, run.plans, desk, pump,
                         repeat=cfg.repeat, ease_speed=cfg.ease_speed, return_to_start=cfg.return_to_start,
                     )  # fmt: skip
+                if session.start:
+                    run.tables = [plan_table(plan, arm.joints, session.start) for plan in run.plans]
                 _let_go(keys, session.rested, releases, cfg.yes)
         except CalibrationDiffersError as error:
             console = make_console(sys.stderr)
@@ -297,16 +304,29 @@ def _pump(run: _Run, pairs: Any, arm: Any) -> Iterator[Pump]:
 
 
 @contextlib.contextmanager
-def _showing() -> Iterator[Callable[[Table | None], None] | None]:
-    """Draws a table in place while somebody waits; None where standard output is no terminal."""
+def _showing(yes: bool) -> Iterator[Callable[[Table | None], None] | None]:
+    """Draws a table in place while somebody waits; None where standard output is no terminal.
+
+    With ``yes`` nobody waits: each plan is printed once.
+    """
     from rich.live import Live
 
     from lerobot_diagnostics.report.console import make_console, render_table
 
+    console = make_console()
+    if yes:
+        printed = set()
+
+        def show_once(table: Table | None) -> None:
+            if table is not None and table.note not in printed:
+                printed.add(table.note)
+                console.print(render_table(table, console))
+
+        yield show_once
+        return
     if not sys.stdout.isatty():
         yield None
         return
-    console = make_console()
     live: Live | None = None
 
     def show(table: Table | None) -> None:

@@ -35,7 +35,7 @@ class Desk:
         stopped: Callable[[], bool],
         yes: bool = False,
         outcome: Outcome | None = None,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = lambda text: print(text, flush=True),
         echo: Callable[[str], Any] = lambda text: print(text, end="", flush=True),
         show: Callable[[Table | None], None] | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -48,13 +48,15 @@ class Desk:
 
         Args:
             prompt: What ENTER does.
-            look: Called again and again while waiting; a table it returns is shown.
+            look: Called again and again while waiting, once with ``yes``; a table it returns is shown.
 
         Returns:
             Whether to go on; at once with ``yes``.
         """
         if self._yes:
-            look()
+            table = look()
+            if self._show is not None:
+                self._show(table)
             return not self._stopped()
         self.say(prompt)
         try:

@@ -250,10 +250,10 @@ def _attempts_note(rows: Sequence[Sequence[object]]) -> str:
     return f"the last attempt misses by {abs(change):.0f} mm {'less' if change < 0 else 'more'} than the first: {word}"
 
 
-def verdict(findings: Sequence[Finding], outcomes: Sequence[Outcome]) -> Verdict:
+def verdict(findings: Sequence[Finding], outcomes: Sequence[Outcome], takes: Sequence[Take] = ()) -> Verdict:
     """The conclusion: whatever forbade or broke the replay; else what the outcome and the evidence say together.
 
-    Without outcomes nothing was played: a dry run.
+    Without outcomes nothing was played: a dry run. The takes tell whether the user stopped the last one.
 
     A replay looks at nothing: that it misses cannot be the camera's fault, and that it lands does not clear the camera.
     """
@@ -281,6 +281,9 @@ def verdict(findings: Sequence[Finding], outcomes: Sequence[Outcome]) -> Verdict
             return Verdict(
                 evidence[0].cause.value, evidence[0].summary, [evidence[0].code], ["whether it landed", *unseen]
             )
+        if takes and takes[-1].ending.end is End.STOPPED:
+            text = f"stopped after {len(takes[-1].sent)} of {len(takes[-1].plan)} frames; not judged"
+            return Verdict("undecided", text, [], ["whether it landed", *unseen])
         text = "nothing differs from the recording, but nobody said whether the motion landed (--outcome)"
         return Verdict("undecided", text, [], ["whether it landed", *unseen])
     if all(told):

@@ -280,6 +280,13 @@ def plan_table(plan: Plan, joints: Mapping[str, RobotJoint], live: Mapping[str, 
     )
     if np.allclose(plan.episode.timestamps, np.arange(len(plan)) / plan.episode.fps, atol=1e-3):
         note += "; its time stamps are counted, not measured: how long the demonstration really took is not known"
+    if jumps := plan.jumps():
+        worst = max(jumps, key=lambda key: jumps[key])
+        degrees = worst in joints and joints[worst].unit is Unit.DEGREES and not is_gripper(worst)
+        note += (
+            f"; the recording's first action is {jumps[worst]:.0f}{'°' if degrees else ''} ({worst}) from its first "
+            "pose; eased to"
+        )
     columns = ["joint", "unit", "live", "recorded start", "first step (eased)", "largest step", "least", "most"]
     return Table("Plan", columns, rows, note)
 

@@ -140,6 +140,7 @@ def _attempt(
     if (ending := confirmed(f"{label}: press ENTER to ease to the first recorded pose, Ctrl-C to stop.")) is not None:
         return Take(plan, attempt, ending=ending)
     session.rested = False
+    desk.say("Easing to the first recorded pose.")
     goal = plan.pose(0)
     try:
         ending = player.ease_to(goal, poses(plan), ease_speed, pump)
@@ -159,9 +160,11 @@ def _attempt(
     action = {key: value for key, value in plan.goal(0).items() if key in goal}
     if plan.jumps():
         # The recording begins with a jump. It is a step of the plan, not of the arm: eased to, then played.
+        desk.say("Easing to the first recorded action.")
         ending = player.ease_to(action, poses(plan), ease_speed, pump)
         if not ending.finished:
             return Take(plan, attempt, ending=ending)
+    desk.say(f"Playing episode {plan.episode.index} ({plan.duration_s:.1f} s).")
     take = player.play(plan, attempt=attempt, keep=sampled(plan, plan_moments(plan, player)), watch=pump)
     take.start_error = start_error
     return take

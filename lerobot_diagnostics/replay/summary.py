@@ -76,7 +76,7 @@ def summarize(
     findings = by_severity(_once(findings))
     return Report(
         command,
-        verdict(findings, session.outcomes),
+        verdict(findings, session.outcomes, session.takes),
         findings,
         inputs=inputs,
         versions=versions,
