@@ -82,7 +82,9 @@ NEAR = {f"{joint}.pos": value + 1.0 for joint, value in REST.items()}
 class Case:
     """One strategy on one robot."""
 
-    def __init__(self, recorded, tmp_path, robot, keys=None, *, action=NEAR, back=False, **config):
+    def __init__(
+        self, recorded, tmp_path, robot, keys=None, *, action=NEAR, back=False, duration=0.15, sounds=False, **config
+    ):
         self.robot, self.engine, self.event = robot, Engine(action), threading.Event()
         self.folder = tmp_path / "out"
         cfg = SimpleNamespace(
@@ -90,12 +92,12 @@ class Case:
             robot=SimpleNamespace(type="fake"),
             rename_map={},
             display_data=False,
-            play_sounds=False,
+            play_sounds=sounds,
             return_to_initial_position=back,
             fps=100.0,
             interpolation_multiplier=1,
             use_torch_compile=False,
-            duration=0.15,
+            duration=duration,
         )
         self.ctx = RolloutContext(
             RuntimeContext(cfg, self.event),
@@ -186,13 +188,36 @@ def test_then_none_ends_without_the_policy(recorded, tmp_path):
     assert case.robot.sent == [] and case.engine.started == 0
 
 
-def test_it_starts_by_itself_without_a_keyboard(recorded, tmp_path):
-    case = Case(recorded, tmp_path, SceneRobot(), NoKeys(), auto_start=True, then="none")
+def test_it_starts_by_itself_without_a_keyboard(recorded, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("PATH", "")  # no speech program
+    unattended = {"auto_start": True, "then": "none", "sounds": True, "duration": 4.0}  # the countdown takes longer
+    case = Case(recorded, tmp_path, SceneRobot(), NoKeys(), **unattended)
     assert case.run() == 0
     assert "starting in 5 s" in case.out.getvalue() and "starting in 1 s" in case.out.getvalue()
     assert case.report["results"]["ending"] == "counted down"
     assert case.report["timings"]["align_s"] > 5.0
     assert case.robot.sent == []
+    assert caplog.text.count("Text-to-speech") <= 1
+    assert case.out.getvalue().count("report: ") == 1
+
+
+def test_without_a_keyboard_it_gives_up_after_the_duration_and_says_what_is_open(recorded, tmp_path):
+    case = Case(recorded, tmp_path, SceneRobot(shift=12), NoKeys(), auto_start=True, duration=3.0)
+    assert case.run() == 1
+    said = case.out.getvalue()
+    assert "waiting until this is in place: front, top" in said
+    tail = said[said.index("report: ") :]
+    assert "open: front: slide the camera 12 px to the right" in tail and "open: top: " in tail
+    assert "not started: not in place within --duration=3 seconds" in tail
+    assert case.robot.sent == [] and case.engine.started == 0
+    assert case.report["results"]["ending"] == "time was up"
+    assert {f["status"] for f in case.report["findings"] if f["code"] == "MOVED"} == {"fail"}
+
+
+def test_with_a_keyboard_the_duration_is_the_rollouts_alone(recorded, tmp_path):
+    case = case_with_key(recorded, tmp_path, SceneRobot(shift=12), text="slide the camera", duration=0.01)
+    assert case.run() == 0
+    assert case.report["results"]["ending"] == "confirmed"
 
 
 def test_q_starts_nothing(recorded, tmp_path):
@@ -285,6 +310,8 @@ def test_a_stop_ends_every_phase_within_200_ms(recorded, tmp_path, text, more):
     assert bool(case.robot.sent) == bool(more.get("yes"))
     case.strategy.teardown(case.ctx)
     assert case.engine.started == 0 and not case.robot.is_connected
+    assert case.out.getvalue().count(f"report: {case.folder}\n") == 1
+    assert (case.folder / "report.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -333,6 +360,17 @@ def test_bad_settings_are_refused_before_anything_connects(recorded, capsys, set
     assert stop.value.code == 2
     said = capsys.readouterr().err.strip()
     assert line in said and len(said.splitlines()) == 1
+
+
+def test_a_used_output_dir_is_refused_before_anything_connects(recorded, tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(SystemExit) as stop:
+        AlignStrategyConfig(reference=ReferenceConfig(root=str(recorded)), output_dir=str(tmp_path))
+    assert stop.value.code == 2
+    said = capsys.readouterr().err.strip()
+    assert said.endswith("nothing was overwritten. Give a new folder as --strategy.output_dir.")
+    AlignStrategyConfig(reference=ReferenceConfig(root=str(recorded)), output_dir=str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_reference_whose_videos_are_gone(tmp_path, capsys):

@@ -99,6 +99,18 @@ def texts(one):
     return {line.subject: line.text for line in one.lines}
 
 
+def test_the_limit_ends_what_is_not_in_place_and_lets_a_countdown_end():
+    moved = still(5 * FPS, scenes.warped(SCENE, 9, 0))
+    outcome, _, _ = run(moved, settings=Settings(auto_start=True, limit_s=1.0))
+    assert outcome.ending is Ending.TIMED_OUT and 1.0 <= outcome.duration_s < 1.1
+    assert run(moved)[0].ending is Ending.STOPPED
+    counting = Settings(auto_start=True, countdown_s=2.0, limit_s=1.0)
+    assert run(still(5 * FPS), settings=counting)[0].ending is Ending.COUNTED_DOWN
+    waving = [Reading({"front": SCENE if k % 10 < 5 else scenes.warped(SCENE, 2, 0)}) for k in range(5 * FPS)]
+    outcome, _, _ = run(waving, settings=counting)
+    assert outcome.ending is Ending.TIMED_OUT and outcome.duration_s < 3.1
+
+
 def test_enter_goes_on_and_says_whether_it_is_aligned():
     outcome, shown, _ = run(still(5), {3: ENTER})
     assert (outcome.ending, outcome.aligned) == (Ending.CONFIRMED, True)

@@ -46,6 +46,19 @@ def test_a_pipe_gets_what_changed_and_at_most_once_a_second():
     assert "\x1b" not in text and "nothing new" not in text
 
 
+def test_a_log_that_nobody_answers_says_every_five_seconds_what_it_waits_for():
+    def printed(seconds, *, ok=False, **more):
+        out = io.StringIO()
+        with TerminalView(Console(file=out, width=60), keys=False, **more) as view:
+            for tick in range(seconds * 10 + 1):
+                view.update(shown(tick / 10, ok=ok))
+        return out.getvalue()
+
+    assert printed(12, waits=True).count("waiting until this is in place: front\n") == 3  # at 0, 5 and 10 s
+    assert "waiting" not in printed(12, waits=True, ok=True)
+    assert printed(12).count("slide") == 1 and "waiting" not in printed(12)
+
+
 def test_a_terminal_gets_colours_and_the_keys():
     out = io.StringIO()
     with TerminalView(Console(file=out, width=100, force_terminal=True), keys=True) as view:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import platform
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,7 +66,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
         super().__init__(config)
         self._open_keys, self._console = keys, console or Console()
         self._session: Session | None = None
-        self._moved = False
+        self._moved = self._told = False
 
     # --- LeRobot's three calls -------------------------------------------------------------------------------------
 
@@ -122,7 +124,8 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
         """Look, move to the start if asked, align, and hand over.
 
         Raises:
-            SystemExit: 0 done with ``then=none``; 1 refused or quit; 2 cannot run; 130 interrupted while aligning.
+            SystemExit: 0 done with ``then=none``; 1 refused, quit or not in place in time; 2 cannot run; 130
+                interrupted while aligning.
         """
         assert self._session is not None, "setup() first"
         stopped = ctx.runtime.shutdown_event.is_set
@@ -139,8 +142,13 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             self._session.outcome = outcome
             if outcome.ending is Ending.STOPPED:
                 raise SystemExit(INTERRUPTED)
-            self._session.write()
-        self._console.print(f"report: {self._session.folder}")
+            self._write()
+        if outcome.ending is Ending.TIMED_OUT:
+            for line in outcome.last.lines if outcome.last is not None else ():
+                if line.ok is not True:
+                    self._console.print(f"open: {line.subject}: {line.text}", soft_wrap=True)
+            self._console.print(f"not started: not in place within --duration={ctx.runtime.cfg.duration:g} seconds")
+            raise SystemExit(REFUSED)
         if outcome.ending is Ending.QUIT:
             self._console.print("quit: nothing was started")
             raise SystemExit(REFUSED)
@@ -162,7 +170,15 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
         self._teardown_hardware(ctx.hardware, return_to_initial_position=back)
         if self._session is not None:
             with plainly():
-                self._session.write()
+                self._write()
+
+    def _write(self) -> None:
+        """Write the report; where it is, is said once, however the run ends."""
+        assert self._session is not None
+        self._session.write()
+        if not self._told:
+            self._console.print(f"report: {self._session.folder}", soft_wrap=True)
+            self._told = True
 
     # --- phases ----------------------------------------------------------------------------------------------------
 
@@ -237,12 +253,14 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
             tolerance=config.tolerance,
             auto_start=config.auto_start,
             mm_per_px={name: mm / widths[name] for name, mm in config.view_width_mm.items()},
+            limit_s=0.0 if keys.interactive else cfg.duration,
         )
         meter = Meter(config.tolerance, backgrounds=known.backgrounds, steady=known.steady)
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(self._session.rrd(config.save_rrd))
             viewer = _viewer(cfg)
-            displays: list[Any] = [stack.enter_context(TerminalView(self._console, keys=keys.interactive))]
+            terminal = TerminalView(self._console, keys=keys.interactive, waits=not keys.interactive)
+            displays: list[Any] = [stack.enter_context(terminal)]
             if file is not None or viewer is not None:
                 displays.append(RerunView(viewer=viewer, file=file, tolerance=config.tolerance))
             worker = stack.enter_context(Worker(meter, time.perf_counter))
@@ -265,7 +283,7 @@ class AlignStrategy(BaseStrategy):  # type: ignore[misc]
                 poll=keys.poll,
                 wait=pacer.wait,
                 clock=time.perf_counter,
-                say=lambda text: log_say(text, cfg.play_sounds),
+                say=partial(log_say, play_sounds=cfg.play_sounds and _can_speak()),
             )
 
     def _hand_over(self, ctx: RolloutContext) -> None:
@@ -288,6 +306,11 @@ def _discard(keys: Keys) -> None:
     for _ in range(EARLY_KEYS):
         if keys.poll() is None:
             return
+
+
+def _can_speak() -> bool:
+    """Whether LeRobot's speech program is here: without it, it would log a warning for every second counted."""
+    return platform.system() != "Linux" or shutil.which("spd-say") is not None
 
 
 def _viewer(cfg: Any) -> Any:

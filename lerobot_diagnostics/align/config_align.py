@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lerobot.configs import parser
 from lerobot.rollout.configs import BaseStrategyConfig, RolloutStrategyConfig
@@ -67,6 +68,7 @@ class AlignStrategyConfig(BaseStrategyConfig):  # type: ignore[misc]
             SystemExit: Code 2, after one line on stderr: LeRobot would show a traceback.
         """
         from lerobot_diagnostics.align.recorded import open_reference, plainly
+        from lerobot_diagnostics.report.write import check_output_dir
 
         with plainly():
             if self.then not in ("base", "none"):
@@ -76,6 +78,8 @@ class AlignStrategyConfig(BaseStrategyConfig):  # type: ignore[misc]
                     raise UsageError(f"--strategy.tolerance.{name} must be positive.")
             if self.start_speed <= 0 or self.max_start_step <= 0:
                 raise UsageError("--strategy.start_speed and --strategy.max_start_step must be positive.")
+            if self.output_dir is not None:
+                check_output_dir(Path(self.output_dir).expanduser())
             checkpoint = parser.get_path_arg("policy")
             if self.reference.repo_id or self.reference.root or checkpoint:
                 open_reference(self.reference, checkpoint).episode(self.reference.episode)

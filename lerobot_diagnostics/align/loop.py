@@ -87,6 +87,7 @@ class Ending(StrEnum):
     COUNTED_DOWN = "counted down"
     QUIT = "quit"
     STOPPED = "interrupted"
+    TIMED_OUT = "time was up"
 
 
 @dataclass(frozen=True)
@@ -123,12 +124,14 @@ class Settings:
         auto_start: Go on by itself once everything has been in the band and still for :attr:`countdown_s`.
         countdown_s: See there.
         mm_per_px: By camera, for corrections in millimetres.
+        limit_s: Give up after so many seconds, or a countdown later where one runs by then; 0 for never.
     """
 
     tolerance: Tolerance = field(default_factory=Tolerance)
     auto_start: bool = False
     countdown_s: float = 5.0
     mm_per_px: Mapping[str, float] = field(default_factory=dict)
+    limit_s: float = 0.0
 
 
 def align(
@@ -144,7 +147,7 @@ def align(
     clock: Callable[[], float],
     say: Callable[[str], None] = lambda _text: None,
 ) -> Outcome:
-    """Run the live loop until ENTER, the end of the countdown, ``q`` or a stop.
+    """Run the live loop until ENTER, the end of the countdown, ``q``, a stop or the limit.
 
     Args:
         read: The robot's newest reading; None when a read failed and may be tried again.
@@ -196,6 +199,9 @@ def align(
             if left == 0:
                 return outcome(Ending.COUNTED_DOWN)
         tick += 1
+        allowed = settings.limit_s + (settings.countdown_s if spoken is not None else 0.0)
+        if settings.limit_s > 0 and clock() - started >= allowed:
+            return outcome(Ending.TIMED_OUT)
         while (key := poll()) is not None:
             if key == ENTER:
                 return outcome(Ending.CONFIRMED)

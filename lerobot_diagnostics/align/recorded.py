@@ -47,7 +47,7 @@ def in_strategy_terms(text: str) -> str:
     """A message of the recording package with the flags that ``lerobot-rollout`` knows."""
     text = re.sub(r"--dataset\.episodes=\[(\d+)[^\]]*\]", r"--strategy.reference.episode=\1", text)
     text = text.replace("--dataset.episodes", "--strategy.reference.episode")
-    return text.replace("--dataset.", "--strategy.reference.")
+    return text.replace("--dataset.", "--strategy.reference.").replace("--output_dir", "--strategy.output_dir")
 
 
 @contextlib.contextmanager

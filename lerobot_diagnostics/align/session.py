@@ -47,9 +47,10 @@ class Session:
         result = list(self.checks)
         if self.outcome is not None and self.outcome.last is not None:
             judged = self.outcome.ending in (Ending.CONFIRMED, Ending.COUNTED_DOWN)
+            required = (self._strict and judged) or self.outcome.ending is Ending.TIMED_OUT
             measured = list(self.outcome.last.measured.values())
-            result += findings(measured, self._tolerance, required=self._strict and judged)
-            result += _pose_findings(self.outcome.last, required=self._strict and judged)
+            result += findings(measured, self._tolerance, required=required)
+            result += _pose_findings(self.outcome.last, required=required)
         return [*result, self.jump] if self.jump is not None else result
 
     def report(self) -> Report:

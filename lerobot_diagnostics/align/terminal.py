@@ -15,6 +15,8 @@ from lerobot_diagnostics.align.loop import KEYS, Shown
 REFRESH_S = 0.2
 PIPE_S = 1.0
 """Seconds between two prints: on a terminal, and into a pipe or a file."""
+REPEAT_S = 5.0
+"""Where nobody is there to press a key: seconds until the same is printed again, so that a log shows it still waits."""
 COLOURS = {True: "green", False: "yellow", None: "magenta"}
 MARKS = {True: "✓", False: "→", None: "?"}
 
@@ -25,11 +27,12 @@ class TerminalView:
     Args:
         console: Where to.
         keys: Whether somebody can press keys: then they are listed.
+        waits: Whether it goes on only once all is in place: then what it waits for is said, again and again.
     """
 
-    def __init__(self, console: Console, *, keys: bool) -> None:
-        self._console, self._keys = console, keys
-        self._at = -math.inf
+    def __init__(self, console: Console, *, keys: bool, waits: bool = False) -> None:
+        self._console, self._keys, self._waits = console, keys, waits
+        self._at = self._printed_at = -math.inf
         self._printed = ""
         self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
 
@@ -48,10 +51,13 @@ class TerminalView:
             return
         self._at = shown.time_s
         text = render(shown)
+        if self._waits and not shown.aligned:
+            open_ = ", ".join(dict.fromkeys(line.subject for line in shown.lines if line.ok is not True))
+            text.append(f"\nwaiting until this is in place: {open_ or 'base and objects'}")
         if self._live:
             self._live.update(text.append(f"\n{KEYS}", "dim") if self._keys else text, refresh=True)
-        elif text.plain != self._printed:
-            self._printed = text.plain
+        elif text.plain != self._printed or (self._waits and shown.time_s - self._printed_at >= REPEAT_S):
+            self._printed, self._printed_at = text.plain, shown.time_s
             self._console.print(text, soft_wrap=True)
 
 

@@ -49,6 +49,22 @@ def prepare_output_dir(
         folder = next(c for c in candidates if not c.exists())
     else:
         folder = Path(path).expanduser()
+    check_output_dir(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return folder
+
+
+def check_output_dir(folder: Path) -> None:
+    """Refuse a folder that is in use, and make nothing.
+
+    Raises:
+        UsageError: When the folder is not empty or cannot be read, or a file is in the way.
+    """
     try:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"{folder} is a file.", "Give a new folder as --output_dir.")
@@ -57,12 +73,8 @@ def prepare_output_dir(
                 f"output folder {folder} exists and is not empty; nothing was overwritten.",
                 "Give a new folder as --output_dir.",
             )
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
     except OSError as error:
         raise _unwritable(folder, error) from error
-    return folder
 
 
 def _unwritable(folder: Path, error: OSError) -> UsageError:
