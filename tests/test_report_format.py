@@ -1,6 +1,6 @@
 import pytest
 
-from lerobot_diagnostics.report.format import evidence_items, fix_parts, format_columns, format_value
+from lerobot_diagnostics.report.format import evidence_items, fix_parts, format_columns, format_value, hundredths
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,12 @@ def test_a_column_has_one_number_of_decimals_and_only_numbers_are_right_aligned(
     cells, numeric = format_columns([["pan", 1.5, 5], ["lift", 22.25, None], ["roll", None, 12]], 3)
     assert cells == [["pan", "1.5", "5"], ["lift", "22.2", "–"], ["roll", "–", "12"]]
     assert numeric == [False, True, True]
+
+
+def test_what_was_rounded_to_hundredths_gets_no_further_digits():
+    column = [[hundredths(value)] for value in (-3.98e-7, -0.0105, 0.0225, float("nan"))]
+    assert format_columns(column, 1)[0] == [["0.00"], ["−0.01"], ["0.02"], ["–"]]
+    assert format_columns([[-0.0105], [0.0225]], 1)[0] == [["−0.0105"], ["0.0225"]]
 
 
 def test_a_short_row_is_padded():

@@ -13,6 +13,7 @@ from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table, Verdict
 from lerobot_diagnostics.recording.names import is_gripper, is_velocity
 from lerobot_diagnostics.replay.play import Take
+from lerobot_diagnostics.report.format import hundredths
 from lerobot_diagnostics.robot.move import ARRIVED, End
 
 Array = NDArray[np.float64]
@@ -234,7 +235,7 @@ def outcome_table(takes: Sequence[Take], outcomes: Sequence[Outcome]) -> Table:
                 landed,
                 forward,
                 left,
-                max(errors, default=np.nan),
+                hundredths(max(errors, default=float("nan"))),
             ]
         )
     columns = ["episode", "attempt", "ended", "outcome", "miss forward mm", "miss left mm", "worst joint rms"]

@@ -17,6 +17,7 @@ from lerobot_diagnostics.findings import Picture as ReportPicture
 from lerobot_diagnostics.recording import Episode, Recording
 from lerobot_diagnostics.recording.names import is_gripper
 from lerobot_diagnostics.replay.plan import Plan
+from lerobot_diagnostics.report.format import hundredths
 from lerobot_diagnostics.report.write import atomic_file, file_name
 from lerobot_diagnostics.vision import Registrar, background_of, compare_workspace
 from lerobot_diagnostics.vision.images import shrink
@@ -194,7 +195,8 @@ def misalignment(kept: Mapping[int, Mapping[str, Image8]], frames: RecordedFrame
                 recorded = frames.get(camera, frame)
                 motion = Registrar(recorded).fast(like(kept[frame][camera], recorded))
                 shift = float(np.hypot(motion.dx_px, motion.dy_px))
-                rows.append([camera, frame, motion.dx_px, motion.dy_px, shift, motion.rotation_deg, motion.confidence])
+                figures = (motion.dx_px, motion.dy_px, shift, motion.rotation_deg, motion.confidence)
+                rows.append([camera, frame, *map(hundredths, figures)])
     columns = ["camera", "frame", "right px", "down px", "shift px", "turned °", "confidence"]
     return Table("View against recording at the same instants", columns, sorted(rows, key=lambda row: row[0]))
 

@@ -22,6 +22,7 @@ from lerobot_diagnostics.replay.pictures import (
 )
 from lerobot_diagnostics.replay.play import Take
 from lerobot_diagnostics.replay.session import Session
+from lerobot_diagnostics.report.format import hundredths
 from lerobot_diagnostics.report.plots import joint_curves
 from lerobot_diagnostics.report.write import atomic_file
 
@@ -109,7 +110,10 @@ def _measured(take: Take, tracked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tracking_table(take: Take) -> Table:
-    rows = [[key, t.rms, t.lag_s * 1000, t.offset, t.standing] for key, t in tracking(take).items()]
+    rows = [
+        [key, hundredths(t.rms), t.lag_s * 1000, hundredths(t.offset), hundredths(t.standing)]
+        for key, t in tracking(take).items()
+    ]
     columns = ["joint", "rms to recorded", "lag ms", "offset at rest", "off its command at rest"]
     return Table("Achieved against recorded", columns, rows)
 

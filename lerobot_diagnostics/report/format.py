@@ -52,6 +52,17 @@ def decimals_for(values: Iterable[Any]) -> int:
     return min(4, max(0, 2 - math.floor(math.log10(statistics.median(sizes)))))
 
 
+def hundredths(value: float) -> float:
+    """``value`` for a table, where what is smaller was computed but not measured. Never a negative zero."""
+    return round(value, 2) + 0.0
+
+
+def _column_decimals(values: Sequence[Any]) -> int:
+    """:func:`decimals_for`, but no further digits where all values are whole :func:`hundredths`."""
+    whole = all(value == round(value, 2) for value in values if isinstance(value, float) and math.isfinite(value))
+    return min(decimals_for(values), 2 if whole else 4)
+
+
 def format_value(value: Any, decimals: int | None = None) -> str:
     """One cell as text: floats with ``decimals`` (else three significant digits), None and NaN as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -75,7 +86,7 @@ def format_value(value: Any, decimals: int | None = None) -> str:
 
 def format_columns(rows: Sequence[Sequence[Any]], columns: int) -> tuple[list[list[str]], list[bool]]:
     """Cells of a table as text, one number of decimals a column, and which columns are numeric (right-aligned)."""
-    decimals = [decimals_for(row[c] for row in rows if c < len(row)) for c in range(columns)]
+    decimals = [_column_decimals([row[c] for row in rows if c < len(row)]) for c in range(columns)]
     numeric = [
         any(is_number(row[c]) for row in rows if c < len(row))
         and all(row[c] is None or is_number(row[c]) for row in rows if c < len(row))
