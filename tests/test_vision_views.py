@@ -50,6 +50,12 @@ def test_every_permutation_is_named(comparer: Comparer, live: dict[str, np.ndarr
         findings = comparer.compare({name: live[view] for name, view in shown.items()}, geometry=False)
         swapped = {f.subject: f.evidence["shows"] for f in findings if f.code == "SWAPPED" and f.status is Status.FAIL}
         assert swapped == {name: view for name, view in shown.items() if name != view}
+        for found in findings:
+            if found.code == "SWAPPED" and found.status is Status.FAIL:
+                view = shown[found.subject]
+                both = f"Exchange the devices of {found.subject} and {view} in --robot.cameras, or pass --rename_map='"
+                one = f"Give {view} the device that {found.subject} has now, in --robot.cameras."
+                assert found.fix.startswith(both) if shown[view] == found.subject else found.fix == one
 
 
 def test_swap_is_seen_through_light_and_motion(comparer: Comparer, live: dict[str, np.ndarray]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lerobot_diagnostics.findings import Cause, Finding, Status
+from lerobot_diagnostics.vision.views import swap_fix
 
 DARK = 0.5
 LIT = 0.75
@@ -67,7 +68,7 @@ def cover_test(
             )
         else:
             summary = f"{which} darkened when the recorded {camera} was covered (brightness ×{ratios[which]:.2f})"
-            fix = f"Give {camera} the device that {which} has now, in --robot.cameras."
+            fix = swap_fix(which, camera, mutual=False)
             # The subject is the live camera, as in every SWAPPED finding: it shows the recorded one that was covered.
             findings.append(
                 Finding("SWAPPED", Status.FAIL, Cause.CAMERAS, which, summary, {**evidence, "shows": camera}, fix)

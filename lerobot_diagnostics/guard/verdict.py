@@ -116,11 +116,12 @@ def verdict(block: Sequence[Finding]) -> tuple[str, str]:
     """(what is wrong, how to mend it), one line each, of findings that block; exchanged cameras come first."""
     shown = {f.subject: str(f.evidence["shows"]) for f in block if f.code == "SWAPPED"}
     if shown and set(shown) == set(shown.values()):
+        from lerobot_diagnostics.vision.views import swap_fix  # heavy, and loaded by whoever found a swap
+
         what = ", ".join(f"{name} shows the view recorded as {shows}" for name, shows in shown.items())
         mapping = json.dumps({camera_key(name): camera_key(shows) for name, shows in shown.items()})
         fix = (
-            f"Exchange the devices of {' and '.join(shown)} in --robot.cameras, or pass --rename_map='{mapping}' "
-            "(if you pass a --rename_map already, exchange those two targets in it)."
+            swap_fix(*shown, mutual=True)
             if len(shown) == 2
             else f"Give each name its device back in --robot.cameras, or pass --rename_map='{mapping}'."
         )

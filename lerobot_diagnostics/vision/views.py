@@ -8,6 +8,7 @@ UNDECIDED, ROTATED, MIRRORED) → and only for a camera whose view is known: the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -226,9 +227,7 @@ class Comparer:
             if name not in pictures:
                 findings.append(self._missing(name, identities))
             elif name in alive:
-                findings += self._judge(
-                    name, pictures[name][-1], thumbs[name], identities[name], state, geometry, light
-                )
+                findings += self._judge(name, pictures[name][-1], thumbs[name], identities, state, geometry, light)
         return findings
 
     def frozen(self, pictures: Mapping[str, Sequence[Picture]], moving: bool | None) -> list[Finding]:
@@ -332,11 +331,12 @@ class Comparer:
         name: str,
         picture: Picture,
         thumbs: Sequence[Picture],
-        identity: _Identity,
+        identities: Mapping[str, _Identity],
         state: NDArray[np.floating] | None,
         geometry: bool,
         light: bool,
     ) -> list[Finding]:
+        identity = identities[name]
         findings = [
             _finding("DEAD", Status.PASS, name, f"{name} delivers pictures"),
             self._resolution(name, picture),
@@ -379,7 +379,10 @@ class Comparer:
                 f"{name} shows what {identity.camera} showed in the recording (margin {identity.margin:.2f}, needed "
                 f"{identity.needed:.2f})"
             )
-            fix = f"Give {identity.camera} the device that {name} has now, in --robot.cameras."
+            inverse = identities.get(identity.camera)
+            fix = swap_fix(
+                name, identity.camera, mutual=inverse is not None and inverse.camera == name and _known(inverse)
+            )
             findings.append(_finding("SWAPPED", Status.FAIL, name, summary, evidence, fix))
         else:
             summary = f"{name} shows the view recorded under that name (margin {min(identity.margin, 9.99):.2f})"
@@ -573,6 +576,24 @@ class Comparer:
             "--strategy.type=align shows it live."
         )
         return _finding("MOVED", Status.WARN, name, f"{name}: the picture has moved {amount}", evidence, fix)
+
+
+def swap_fix(name: str, shows: str, *, mutual: bool) -> str:
+    """How to mend that ``name`` shows the view recorded as ``shows``.
+
+    Args:
+        name: The live camera.
+        shows: The recorded one.
+        mutual: Whether the live camera ``shows`` shows the view of ``name`` in turn: then both flags are named.
+    """
+    if not mutual:
+        return f"Give {shows} the device that {name} has now, in --robot.cameras."
+    a, b = (key if key.startswith("observation.") else f"observation.images.{key}" for key in (name, shows))
+    mapping = json.dumps({a: b, b: a})
+    return (
+        f"Exchange the devices of {name} and {shows} in --robot.cameras, or pass --rename_map='{mapping}' "
+        "(if you pass a --rename_map already, exchange those two targets in it)."
+    )
 
 
 def compare_views(live: Live, reference: Mapping[str, Sequence[Picture]] | ReferenceViews) -> list[Finding]:
