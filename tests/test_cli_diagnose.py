@@ -109,6 +109,26 @@ def test_a_policy_that_is_not_there_is_one_line(tmp_path, monkeypatch, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("asked", "says"), [("[99]", "no episode 99"), ("[]", "names no episode")])
+def test_an_episode_that_does_not_exist_is_one_line_that_says_which_do(
+    made, tmp_path, monkeypatch, capsys, asked, says
+):
+    flags = (f"--dataset.root={made / 'data'}", f"--dataset.episodes={asked}")
+    code, report = run(monkeypatch, tmp_path / "out", *flags)
+    assert (code, report) == (2, None)
+    said = capsys.readouterr().err
+    assert says in said and "0-3" in said and said.count("\n") == 1
+
+
+def test_a_setup_file_that_is_there_is_refused_before_anything_is_looked_at(made, tmp_path, monkeypatch, capsys):
+    there = tmp_path / "setup.yaml"
+    there.write_text("mine: 1\n")
+    code, report = run(monkeypatch, tmp_path / "out", f"--dataset.root={made / 'data'}", f"--save_setup={there}")
+    assert (code, report, there.read_text()) == (2, None, "mine: 1\n")
+    said = capsys.readouterr()
+    assert (said.out, "--save_setup" in said.err) == ("", True)
+
+
 SIM = ("--robot.type=so101_sim", "--robot.id=none")
 
 

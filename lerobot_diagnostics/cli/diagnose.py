@@ -74,6 +74,8 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
         print("No flags: looking for ports, cameras and calibration files (nothing moves).")
         print("\n".join(describe(detect())))
         return 0
+    if cfg.save_setup:
+        _new_file("save_setup", cfg.save_setup)
     if cfg.baseline and cfg.robot is None:
         raise UsageError("--baseline compares a robot, and none was named.", "Pass --robot.type=… --robot.port=….")
     if cfg.save_calibration:
@@ -81,8 +83,7 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
             raise UsageError(
                 "--save_calibration corrects a robot's calibration, and none was named.", "Pass --robot.*."
             )
-        if Path(cfg.save_calibration).exists():
-            raise UsageError(f"{cfg.save_calibration} exists; nothing was overwritten.", "Give a new file.")
+        _new_file("save_calibration", cfg.save_calibration)
     if cfg.replay and cfg.robot is None:
         raise UsageError("--replay=true moves an arm, and none was named.", "Pass --robot.type=… --robot.port=….")
     if cfg.replay and not cfg.yes and not open_keys().interactive:
@@ -127,6 +128,11 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
     return report
 
 
+def _new_file(flag: str, path: str | Path) -> None:
+    if Path(path).exists():
+        raise UsageError(f"{path} is there already; nothing was overwritten.", f"Give a new file as --{flag}.")
+
+
 def _after(args: RecordedData) -> dict[str, Any] | None:
     return dataclasses.asdict(args) if args.repo_id or args.root else None
 
@@ -141,8 +147,7 @@ def save_setup(path: Path, argv: Sequence[str]) -> Path:
 
     from lerobot_diagnostics.report.write import atomic_file
 
-    if path.exists():
-        raise UsageError(f"{path} is there already; nothing was overwritten.", "Give a new file as --save_setup.")
+    _new_file("save_setup", path)
     nested: dict[str, Any] = {}
     for word in argv:
         name, _, value = word.removeprefix("--").partition("=")

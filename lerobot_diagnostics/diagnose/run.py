@@ -30,7 +30,7 @@ from lerobot_diagnostics.openloop.checkpoint import (
     find_checkpoints,
     load_policy,
 )
-from lerobot_diagnostics.openloop.session import Session, open_session
+from lerobot_diagnostics.openloop.session import Session, check_episodes, open_session
 from lerobot_diagnostics.openloop.split import TRAIN
 from lerobot_diagnostics.recording import Recording, open_recording
 from lerobot_diagnostics.recording.rename import check_rename_map
@@ -108,7 +108,7 @@ def diagnose(
         soak_s: How long arm and cameras are read.
 
     Raises:
-        UsageError: When the checkpoint or the data set that was named cannot be opened.
+        UsageError: When the checkpoint or the data set that was named cannot be opened, or an episode does not exist.
     """
     ladder = Ladder(inputs, output_dir, versions, clock, sleep, soak_s)
     return summarize(climb(ladder.rungs(), say, clock), inputs, versions)
@@ -144,6 +144,8 @@ class Ladder:
         live = [] if robot is None else robot_side(robot.observation_features, robot.action_features).cameras
         if self.recording is not None or live:
             check_rename_map(inputs.rename_map, self.recording, ["observation.state", *live])
+        if self.recording is not None and inputs.episodes is not None:
+            check_episodes(inputs.episodes, self.recording.episode_indices)
         self.soaked: devices.Soak | None = None
         self.baseline = snapshot.load(inputs.baseline) if inputs.baseline else None
         self.found: list[Finding] = []

@@ -93,6 +93,25 @@ def open_session(
     return Session(refs, recording, training, same, split)
 
 
+def check_episodes(asked: Sequence[int], known: Sequence[int]) -> None:
+    """See that the episodes asked for exist.
+
+    Args:
+        asked: ``--dataset.episodes``.
+        known: Those of the data set, in order.
+
+    Raises:
+        UsageError: When none, or one that does not exist, was asked for.
+    """
+    if not asked:
+        raise UsageError("--dataset.episodes=[] names no episode.", f"There are {len(known)}: 0-{known[-1]}.")
+    unknown = [e for e in asked if e not in known]
+    if unknown:
+        raise UsageError(
+            f"there is no episode {unknown[0]}; the data set has 0-{known[-1]}.", "Choose with --dataset.episodes."
+        )
+
+
 def choose_episodes(split: Split, asked: Sequence[int] | None, per_side: int | None) -> list[int]:
     """Episodes to evaluate: those asked for, else some of each side (not given to training: only without held-out).
 
@@ -106,13 +125,7 @@ def choose_episodes(split: Split, asked: Sequence[int] | None, per_side: int | N
     """
     known = sorted(split.sides)
     if asked is not None:
-        if not asked:
-            raise UsageError("--dataset.episodes=[] names no episode.", f"There are {len(known)}: 0-{known[-1]}.")
-        unknown = [e for e in asked if e not in split.sides]
-        if unknown:
-            raise UsageError(
-                f"there is no episode {unknown[0]}; the data set has 0-{known[-1]}.", "Choose with --dataset.episodes."
-            )
+        check_episodes(asked, known)
         return sorted(set(asked))
     train, held_out, unseen = (split.of(side) for side in (TRAIN, HELD_OUT, UNSEEN))
     others = [e for e in known if split.sides[e] not in {TRAIN, HELD_OUT, UNSEEN}]
