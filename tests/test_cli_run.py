@@ -277,3 +277,16 @@ def test_what_a_robots_config_objects_to_is_said(tmp_path):
         "lerobot-x: error: --robot: Specifying 'width' is required for the camera to be used in a robot. "
         "--help lists the flags.\n"
     )
+
+
+def test_a_flag_that_is_no_yaml_is_named_itself(capsys):
+    from lerobot_diagnostics.cli.diagnose import DiagnoseConfig
+
+    flag = "--robot.cameras={front: {}, top: {}"
+    code = run_command(
+        DiagnoseConfig, lambda _cfg: 0, ["--robot.type=so101_sim", flag], command="lerobot-diagnose", hardware=True
+    )
+    said = capsys.readouterr().err
+    assert code == 2
+    assert flag in said
+    assert "config_path" not in said

@@ -156,3 +156,9 @@ def test_hub_refusals_are_put_in_plain_words(monkeypatch, error, says):
     with pytest.raises(UsageError, match=says) as caught:
         find_checkpoints("user/private")
     assert "hf auth login" in str(caught.value)
+
+
+@pytest.mark.parametrize("device", ["cuda:9", "abacus"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_loaded(device):
+    with pytest.raises(UsageError, match=f"--device={device}"):
+        load_policy(module.CheckpointRef("nowhere", None, local=True), device=device)

@@ -121,6 +121,11 @@ def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | 
     except json.JSONDecodeError as error:
         raise UsageError(f"a config file is not valid JSON: {error}.", _CHECK_CONFIG) from error
     except yaml.YAMLError as error:
+        broken = _broken_flag(argv)
+        if broken is not None:
+            raise UsageError(
+                f"{broken} is not valid: {_yaml_problem(error)}.", "Check its braces and quotes."
+            ) from error
         raise UsageError(f"the config file is not valid YAML: {error}.", _CHECK_CONFIG) from error
     except draccus.utils.ParsingError as error:
         message = _innermost(error)
@@ -139,6 +144,23 @@ def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | 
         raise UsageError(_readable(f"{error.strerror}{where}" if error.strerror else str(error))) from error
     except (parser.PluginLoadError, parser.ArgumentError, draccus.utils.DraccusException, ValueError) as error:
         raise UsageError(_readable(str(error))) from error
+
+
+def _broken_flag(argv: Sequence[str]) -> str | None:
+    """The flag, as typed, whose value is no YAML; flags are parsed as YAML too."""
+    import yaml
+
+    for word in argv:
+        try:
+            yaml.safe_load(word.partition("=")[2])
+        except yaml.YAMLError:
+            return word
+    return None
+
+
+def _yaml_problem(error: Exception) -> str:
+    """What the YAML parser missed, without the place, which a flag on one line does not need."""
+    return str(getattr(error, "problem", None) or error).splitlines()[0]
 
 
 _CHECK_CONFIG = "Check the file given with --config_path."

@@ -167,6 +167,20 @@ class LoadedPolicy:
         return self.policy.config
 
 
+def _refuse_missing_device(device: str | None) -> None:
+    """LeRobot would take the CPU instead, and say so where nobody looks."""
+    from lerobot.utils.device_utils import is_torch_device_available
+
+    if device is None:
+        return
+    try:
+        there = is_torch_device_available(device)
+    except ValueError as error:
+        raise UsageError(f"--device={device}: {error}") from error
+    if not there:
+        raise UsageError(f"--device={device} is not available on this computer.", "Use --device=cpu, or leave it out.")
+
+
 def load_policy(
     ref: CheckpointRef,
     *,
@@ -185,6 +199,7 @@ def load_policy(
     Raises:
         UsageError: When a file is missing, the policy type is unknown, or the checkpoint predates processors.
     """
+    _refuse_missing_device(device)
     from lerobot.configs import PreTrainedConfig
     from lerobot.policies.factory import get_policy_class, make_pre_post_processors
     from lerobot.processor.pipeline import ProcessorMigrationError
