@@ -242,7 +242,7 @@ class Ladder:
             if counted.last.joints or counted.last.pictures or counted.failed:
                 said, table = devices.judge_soak(counted, hz, expected)
                 findings += said
-                tables.append(table)
+                tables += [table] if table.rows else []
             self.soaked = counted
             return Outcome(findings, tables, results={"joints": counted.last.joints, "readings_hz": counted.rate})
 
