@@ -103,7 +103,8 @@ def test_how_a_way_ended_is_a_finding(end, code, cause, status):
 
 
 def ladder_with(tmp_path, *found):
-    ladder = Ladder(Inputs(robot=SimpleNamespace(), replay=True, yes=True), tmp_path, {}, None, None, 1.0)
+    robot = SimpleNamespace(observation_features={}, action_features={})
+    ladder = Ladder(Inputs(robot=robot, replay=True, yes=True), tmp_path, {}, None, None, 1.0)
     ladder.recording = SimpleNamespace(cameras=["observation.images.front", "observation.images.top"])
     ladder.found = list(found)
     return ladder
