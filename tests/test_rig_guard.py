@@ -103,17 +103,30 @@ ACTPolicy.predict_action_chunk = lambda self, batch, inference_delay=0, prev_chu
 """
 
 
+UNANSWERED = re.compile("motor check failed|no status packet|Failed to (sync )?(read|write)")
+
+
 @pytest.fixture(scope="module")
 def rollouts(guarded, publisher, tmp_path_factory):
-    """{case: (exit code, standard error, goals on the wire)} of stock rollouts."""
-    with contextlib.ExitStack() as stack:
-        rigs = {case: stack.enter_context(ServoRig()) for case in CASES}
-        flags = [
-            arguments(guarded, publisher, rigs[case], tmp_path_factory.mktemp("calibration"), *views)
-            for case, views in CASES.items()
-        ]
-        done = stock.run_many("rollout", flags, preamble=RTC)
-    return {case: (*outcome, rigs[case].bank.goals()) for case, outcome in zip(CASES, done, strict=True)}
+    """{case: (exit code, standard error, goals on the wire)} of stock rollouts.
+
+    Stock connects without trying again: on a starved machine a packet of the stand-in comes too late, and that case is
+    run once more.
+    """
+    results = {}
+    for _ in range(3):
+        left = [case for case in CASES if case not in results or UNANSWERED.search(results[case][1])]
+        if not left:
+            break
+        with contextlib.ExitStack() as stack:
+            rigs = {case: stack.enter_context(ServoRig()) for case in left}
+            flags = [
+                arguments(guarded, publisher, rigs[case], tmp_path_factory.mktemp("calibration"), *CASES[case])
+                for case in left
+            ]
+            done = stock.run_many("rollout", flags, preamble=RTC)
+        results |= {case: (*outcome, rigs[case].bank.goals()) for case, outcome in zip(left, done, strict=True)}
+    return results
 
 
 def test_right_cameras_run(rollouts):
