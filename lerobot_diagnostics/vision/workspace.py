@@ -137,6 +137,11 @@ def _difference(a: Picture, b: Picture) -> FloatMap:
     return np.asarray(cv2.absdiff(_as_in_video(a), _as_in_video(b)).max(axis=2), np.float32)
 
 
+def _excess(picture: Picture, reference: Picture) -> FloatMap:
+    """[H, W] difference in units of what is tolerated: over 1 the pixel differs."""
+    return np.asarray(_difference(picture, reference) / _tolerance(picture, reference), np.float32)
+
+
 def _as_in_video(picture: Picture) -> Picture:
     luma, *chroma = cv2.split(cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb))
     height, width = luma.shape
@@ -164,9 +169,14 @@ def foreground(picture: Picture, background: Background) -> Mask:
         picture: [H, W, 3] uint8 RGB of the same view.
         background: See :func:`background_of`.
     """
-    lit = _relit(picture, background.picture, background.mask)
-    differs: Mask = _difference(lit, background.picture) > _tolerance(background.picture)
+    differs = _before(picture, background)
     return differs if background.mask is None else differs & background.mask
+
+
+def _before(picture: Picture, background: Background) -> Mask:
+    """[H, W], where a picture differs from the background's, outside its mask too."""
+    lit = _relit(picture, background.picture, background.mask)
+    return np.asarray(_difference(lit, background.picture) > _tolerance(background.picture))
 
 
 def _blobs(marked: NDArray[np.bool_], least: int) -> list[Mask]:
@@ -234,15 +244,21 @@ def locate_changes(
     aligned = _relit(aligned, reference, seen if background.mask is None else seen & background.mask)
     least = max(9, round(LEAST_AREA * width * height))
     still = _still_px(width)
-    arm, explained = _arm_change(reference, aligned, at_pose, background, seen, least, still)
+    live_excess = _excess(aligned, reference)
     recorded = [_relit(p, reference, background.mask) for p in at_pose[1:]]
-    others = [_object_changes(reference, p, ~explained, explained, arm, least, still) for p in recorded]
+    excesses = [_excess(p, reference) for p in recorded]
+    foregrounds = [_before(p, background) for p in at_pose]
+    arm, explained = _arm_change(reference, aligned, foregrounds, live_excess, excesses, seen, least, still)
+    others = [
+        _object_changes(reference, p, excess, ~explained, explained, arm, least, still)
+        for p, excess in zip(recorded, excesses, strict=True)
+    ]
     varies = np.zeros((height, width), bool)  # where recorded pictures of this pose differ from each other
-    for p in recorded:
-        varies |= (_difference(p, reference) > _tolerance(p, reference)) & ~explained
+    for excess in excesses:
+        varies |= (excess > 1) & ~explained
     near = round(NEAR * width)
     varies = cv2.dilate(varies.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
-    moved = _object_changes(reference, aligned, seen & ~explained, explained, arm, least, still)
+    moved = _object_changes(reference, aligned, live_excess, seen & ~explained, explained, arm, least, still)
     changes = [pair[0] for pair in moved if not _as_recorded(*pair, [[c for c, _ in o] for o in others], varies, still)]
     return motion, ([arm] if arm else []) + changes
 
@@ -250,8 +266,9 @@ def locate_changes(
 def _arm_change(
     reference: Picture,
     aligned: Picture,
-    at_pose: Sequence[Picture],
-    background: Background,
+    foregrounds: Sequence[Mask],
+    live_excess: FloatMap,
+    recorded_excesses: Sequence[FloatMap],
     seen: Mask,
     least: int,
     still: float,
@@ -261,11 +278,7 @@ def _arm_change(
     As a whole: with its displacement. Parts of it (a joint at another angle than the encoder says): without.
     """
     height, width = reference.shape[:2]
-    foreground = [
-        _difference(_relit(p, background.picture, background.mask), background.picture) > _tolerance(background.picture)
-        for p in at_pose
-    ]
-    constant = np.mean(foreground, axis=0) >= 2.0 / 3.0
+    constant = np.mean(foregrounds, axis=0) >= 2.0 / 3.0
     arm = next(iter(_blobs(constant, least)), None)  # the largest thing that is there at this pose in every episode
     if arm is None:
         return None, np.zeros((height, width), bool)
@@ -281,20 +294,17 @@ def _arm_change(
     visible = arm & seen
     if visible.sum() < LEAST_VISIBLE * arm.sum():
         return None, explained
-    differs = _share_differing(reference, aligned, visible)
-    usual = [_share_differing(reference, _relit(p, reference, background.mask), visible) for p in at_pose[1:]]
-    if differs > max(ARM_DIFFERS, 2 * max(usual, default=0.0)):
+    differs = float((live_excess > 1)[visible].mean())
+    usual = max((float((excess > 1)[visible].mean()) for excess in recorded_excesses), default=0.0)
+    if differs > max(ARM_DIFFERS, 2 * usual):
         return _change("arm", arm, np.nan, np.nan, 0.0), explained
     return None, explained
-
-
-def _share_differing(reference: Picture, picture: Picture, region: Mask) -> float:
-    return float((_difference(picture, reference) > _tolerance(picture, reference))[region].mean())
 
 
 def _object_changes(
     reference: Picture,
     aligned: Picture,
+    excess: FloatMap,
     seen: Mask,
     explained: Mask,
     arm: Change | None,
@@ -303,7 +313,7 @@ def _object_changes(
 ) -> list[tuple[Change, Mask]]:
     """What is not where the reference shows it, the arm apart; with the pixels that show it."""
     height, width = reference.shape[:2]
-    different = (_difference(aligned, reference) > _tolerance(aligned, reference)) & seen
+    different = (excess > 1) & seen
     near = 2 * round(NEAR * width) + 1
     arm_blobs = cv2.dilate(explained.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
     blobs = _blobs(different, least)
@@ -316,7 +326,7 @@ def _object_changes(
             continue
         if arm is not None and _of_the_arm(change, arm, bool((blob & arm_blobs).any())):
             continue
-        if change.confidence == 0 and _same_shape(blob, reference, aligned):
+        if change.confidence == 0 and _same_shape(blob, reference, aligned, excess):
             continue
         if change.confidence == 0 or np.hypot(change.dx_px, change.dy_px) > still:
             changes.append((change, blob))
@@ -332,9 +342,9 @@ def _shifted(blob: Mask, change: Change) -> Mask:
     return np.asarray(cv2.warpAffine(blob.astype(np.uint8), shift, (width, height)) > 0)
 
 
-def _same_shape(blob: Mask, reference: Picture, aligned: Picture) -> bool:
+def _same_shape(blob: Mask, reference: Picture, aligned: Picture, excess: FloatMap) -> bool:
     """Whether a changed blob shows the same thing in another shade: faintly other, or alike around."""
-    if float((_difference(aligned, reference) / _tolerance(aligned, reference))[blob].mean()) < FAINT:
+    if float(excess[blob].mean()) < FAINT:
         return True  # a plain surface has no likeness to go by
     region = cv2.dilate(blob.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
     a, b = (p[region].astype(np.float64) - p[region].mean(axis=0) for p in (reference, aligned))
