@@ -119,6 +119,26 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class FindingsOf:
+    """Makes findings of one cause, which a single finding may override."""
+
+    cause: Cause
+
+    def __call__(
+        self,
+        code: str,
+        status: Status,
+        subject: str,
+        summary: str,
+        evidence: Mapping[str, Any] | None = None,
+        fix: str = "",
+        cause: Cause | None = None,
+    ) -> Finding:
+        """A finding; the arguments are those of :class:`Finding`."""
+        return Finding(code, status, cause or self.cause, subject, summary, evidence or {}, fix)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The conclusion of a whole command.
 

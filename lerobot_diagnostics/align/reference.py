@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lerobot_diagnostics.camera_names import IMAGES, camera_name
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.recording.names import match
 from lerobot_diagnostics.vision.images import Picture
@@ -19,7 +20,6 @@ from lerobot_diagnostics.vision.workspace import Background, background_of
 if TYPE_CHECKING:
     from lerobot_diagnostics.recording import Recording
 
-IMAGES = "observation.images."
 BACKGROUND_FRAMES = 15
 """Spread over the episode; ``background_of`` asks for ten or more."""
 EPISODES, FRAMES_EACH = 6, 4
@@ -144,10 +144,10 @@ def pair_cameras(
         for name, new in renamed.items()
         if IMAGES + name in recording.cameras or new in recording.cameras
     }
-    missing = [key.removeprefix(IMAGES) for key in recording.cameras if key not in pairs.values()]
+    missing = [camera_name(key) for key in recording.cameras if key not in pairs.values()]
     unknown = [name for name in live if name not in pairs]
     if not pairs or (missing and unknown):
-        have, want = ", ".join(live) or "none", ", ".join(k.removeprefix(IMAGES) for k in recording.cameras)
+        have, want = ", ".join(live) or "none", ", ".join(camera_name(k) for k in recording.cameras)
         example = f'{{"{IMAGES}{unknown[0]}": "{IMAGES}{missing[0]}"}}' if missing and unknown else ""
         fix = "Name them alike in --robot.cameras" + (f", or pass --rename_map='{example}'." if example else ".")
         raise UsageError(f"{recording.label} was recorded with cameras {want}; the robot has {have}.", fix)

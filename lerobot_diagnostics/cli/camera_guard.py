@@ -145,8 +145,8 @@ def _checkpoint() -> Path | None:
 
 def _references(cfg: CameraGuardConfig, folder: Path | None) -> tuple[ReferenceViews | None, str]:
     """Reference views and where they come from: the data set named, the guarded checkpoint's own, its training data."""
+    from lerobot_diagnostics.camera_names import camera_key
     from lerobot_diagnostics.guard import attach
-    from lerobot_diagnostics.guard.pictures import camera_key
     from lerobot_diagnostics.guard.references import build_references, match_cameras
     from lerobot_diagnostics.openloop.split import resolve_root, training_data
     from lerobot_diagnostics.recording import open_recording
@@ -186,8 +186,8 @@ def _references(cfg: CameraGuardConfig, folder: Path | None) -> tuple[ReferenceV
 
 def _robot_keys(cfg: CameraGuardConfig) -> Sequence[str]:
     """The live cameras' keys, whether they come from a robot or from files."""
+    from lerobot_diagnostics.camera_names import camera_key
     from lerobot_diagnostics.guard.capture import camera_configs
-    from lerobot_diagnostics.guard.pictures import camera_key
 
     return [camera_key(name) for name in (*cfg.images, *camera_configs(cfg.robot))]
 
@@ -288,7 +288,7 @@ def _check(cfg: CameraGuardConfig, comparer: Comparer) -> tuple[Sequence[Finding
 
 def _policy_names[V](by_robot_name: Mapping[str, V], rename_map: Mapping[str, str] | None) -> dict[str, V]:
     """Keyed by the policy's camera names: what ``--rename_map`` makes of the robot's."""
-    from lerobot_diagnostics.guard.pictures import camera_key, camera_name
+    from lerobot_diagnostics.camera_names import camera_key, camera_name
 
     renames = rename_map or {}
     return {

@@ -93,8 +93,9 @@ class ReplayCompareConfig:
 
 def replay_compare(cfg: ReplayCompareConfig) -> Report | int:
     """Run the command: plan, check, move, compare, write, print."""
+    from lerobot_diagnostics.camera_names import camera_name
     from lerobot_diagnostics.recording import open_recording
-    from lerobot_diagnostics.recording.rename import IMAGES, check_rename_map
+    from lerobot_diagnostics.recording.rename import check_rename_map
     from lerobot_diagnostics.replay.plan import check_plan, make_plan, plan_table
     from lerobot_diagnostics.replay.session import Session
     from lerobot_diagnostics.report.console import print_report
@@ -111,7 +112,7 @@ def replay_compare(cfg: ReplayCompareConfig) -> Report | int:
         convert=cfg.dataset.convert,
         need_videos=False,
     )
-    check_rename_map(cfg.rename_map, recording, [key.removeprefix(IMAGES) for key in recording.cameras])
+    check_rename_map(cfg.rename_map, recording, [camera_name(key) for key in recording.cameras])
     indices = cfg.dataset.episodes if cfg.dataset.episodes is not None else [cfg.dataset.episode]
     episodes = [recording.episode(index) for index in indices]
     if cfg.joints_only:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lerobot_diagnostics.findings import Cause, Finding, Status, Verdict
@@ -167,7 +167,8 @@ def silence(findings: Sequence[Finding]) -> list[Finding]:
 
     Only a failure, or a suspect's warning, explains; nothing explains what stands above it in :data:`RULES`.
     """
-    findings = [_settled(f, findings) for f in findings]
+    fits = {f.code for f in findings if f.status is Status.PASS and f.subject in {"arm", "base"}}
+    findings = [_settled(f, fits) for f in findings]
     sources = sorted((f for f in findings if _stands(f)), key=rank)
     explained: dict[int, Finding] = {}
     for source in sources:
@@ -189,9 +190,8 @@ def silence(findings: Sequence[Finding]) -> list[Finding]:
     return [_explained(f, explained[id(f)]) if id(f) in explained else f for f in findings]
 
 
-def _settled(finding: Finding, findings: Sequence[Finding]) -> Finding:
+def _settled(finding: Finding, fits: Collection[str]) -> Finding:
     """One view of the arm is a hint; the fit of its model at many poses (``sight``) that finds nothing settles it."""
-    fits = {f.code for f in findings if f.status is Status.PASS and f.subject in {"arm", "base"}}
     if finding.status is Status.WARN and finding.code in {"JOINT_OFFSET", "BASE_MOVED"} and finding.code in fits:
         return dataclasses.replace(
             finding, status=Status.INFO, summary=f"Not confirmed at more poses: {finding.summary}"

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lerobot_diagnostics.diagnose.following import Following, Pair, follow
-from lerobot_diagnostics.findings import Cause, Finding, Status
+from lerobot_diagnostics.findings import Cause, Finding, FindingsOf, Status
 from lerobot_diagnostics.recording.names import canonical, is_gripper
 from lerobot_diagnostics.recording.units import Unit, UnitGuess, infer_joint_units
 from lerobot_diagnostics.robot.calibration import DEGREES_A_TICK, Limits
 from lerobot_diagnostics.robot.joints import OLD_CONVENTION, is_old_convention
+
+_data = FindingsOf(Cause.DATA)
 
 DEGREES: Mapping[Unit, float] = {
     Unit.DEGREES: 1.0,
@@ -430,15 +432,3 @@ def judge_finite(episodes: Mapping[int, Mapping[str, NDArray[Any]]]) -> list[Fin
                 evidence = {"frames": int(bad.sum()), "first_frame": int(np.argmax(bad))}
                 found.append(_data("NAN", Status.FAIL, f"episode {index}", summary, evidence, fix))
     return found
-
-
-def _data(
-    code: str,
-    status: Status,
-    subject: str,
-    summary: str,
-    evidence: Mapping[str, Any] | None = None,
-    fix: str = "",
-    cause: Cause = Cause.DATA,
-) -> Finding:
-    return Finding(code, status, cause, subject, summary, evidence or {}, fix)

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from lerobot_diagnostics.diagnose.live import BUS_FAILURES, Arm, LiveRobot, Picture, Reading, settled
-from lerobot_diagnostics.findings import Cause, Finding, Status, Table
+from lerobot_diagnostics.findings import Cause, Finding, FindingsOf, Status, Table
 from lerobot_diagnostics.robot import calibration as calibrations
 from lerobot_diagnostics.robot.connect import FIELDS
+
+_finding = FindingsOf(Cause.MOTORS)
 
 SOAK_S = 10.0
 """At 30 Hz 300 readings: a servo that loses one packet in a hundred loses three."""
@@ -417,15 +419,3 @@ def _camera(name: str, fps: float, result: Soak) -> list[Finding]:
         fix = f"Wave a hand in front of {name} and run again: a live camera shows it."
         found.append(_finding("FROZEN", Status.UNKNOWN, name, summary, evidence, fix, Cause.CAMERAS))
     return found
-
-
-def _finding(
-    code: str,
-    status: Status,
-    subject: str,
-    summary: str,
-    evidence: Mapping[str, Any] | None = None,
-    fix: str = "",
-    cause: Cause = Cause.MOTORS,
-) -> Finding:
-    return Finding(code, status, cause, subject, summary, evidence or {}, fix)

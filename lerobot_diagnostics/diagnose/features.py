@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lerobot_diagnostics.camera_names import IMAGES, camera_name
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table
 from lerobot_diagnostics.recording import Recording
 from lerobot_diagnostics.recording.names import is_velocity
 from lerobot_diagnostics.robot.joints import joint_map
 
-IMAGES = "observation.images."
 STATE, ACTION = "observation.state", "action"
 
 PACKING = frozenset({"smolvla", "pi0", "pi05", "pi0_fast", "xvla"})
@@ -145,15 +145,15 @@ def judge_inputs(policy: Side, other: Side, rename: Mapping[str, str], policy_ty
             )
         else:
             code, status, what = "MISSING_CAMERA", Status.FAIL, f"which the policy takes; it has {_list(other.cameras)}"
-        summary = f"The {other.name} has no {', '.join(map(_short, missing))}, {what}."
+        summary = f"The {other.name} has no {', '.join(map(camera_name, missing))}, {what}."
         fix = f"If it is the same camera under another name: {hint}." if hint else (
             f"Give the {other.name} a camera of this name, or map one to it with --rename_map."
         )  # fmt: skip
         evidence = {"missing": missing, "unused": spare}
-        found.append(_finding(code, status, Cause.CAMERAS, ", ".join(map(_short, missing)), summary, evidence, fix))
+        found.append(Finding(code, status, Cause.CAMERAS, ", ".join(map(camera_name, missing)), summary, evidence, fix))
     elif policy.cameras:
         summary = f"The {other.name} has all {len(policy.cameras)} cameras of the policy."
-        found.append(_finding("MISSING_CAMERA", Status.PASS, Cause.CAMERAS, other.name, summary))
+        found.append(Finding("MISSING_CAMERA", Status.PASS, Cause.CAMERAS, other.name, summary))
     for key in present:
         found += _resolution(key, policy.cameras[key], other.cameras.get(own[key]), other.name, policy_type)
     for key, size in policy.vectors.items():
@@ -161,12 +161,12 @@ def judge_inputs(policy: Side, other: Side, rename: Mapping[str, str], policy_ty
         if given is None and key != ACTION:
             summary = f"The policy takes {key}, which the {other.name} does not have."
             fix = "Choose the data set or robot it was trained with."
-            found.append(_finding("NAMES_MISMATCH", Status.FAIL, Cause.CONFIG, key, summary, {}, fix))
+            found.append(Finding("NAMES_MISMATCH", Status.FAIL, Cause.CONFIG, key, summary, {}, fix))
         elif given is not None and given != size:
             summary = f"{key} has {size} values in the policy and {given} in the {other.name}."
             fix = "Choose the data set or robot it was trained with."
             sizes = {"policy": size, other.name: given}
-            found.append(_finding("NAMES_MISMATCH", Status.FAIL, Cause.CONFIG, key, summary, sizes, fix))
+            found.append(Finding("NAMES_MISMATCH", Status.FAIL, Cause.CONFIG, key, summary, sizes, fix))
     return found
 
 
@@ -176,12 +176,14 @@ def _resolution(
     if given is None or given == wanted:
         return []
     evidence = {"policy_px": f"{wanted[1]}x{wanted[0]}", f"{where.replace(' ', '_')}_px": f"{given[1]}x{given[0]}"}
-    said = f"{_short(key)} is {given[1]}×{given[0]} in the {where}, the policy was trained on {wanted[1]}×{wanted[0]}"
+    said = (
+        f"{camera_name(key)} is {given[1]}×{given[0]} in the {where}, the policy was trained on {wanted[1]}×{wanted[0]}"
+    )
     if policy_type in RESIZING:
         summary = f"{said}; {policy_type} resizes by itself."
-        return [_finding("RESOLUTION", Status.INFO, Cause.CAMERAS, _short(key), summary, evidence)]
-    fix = f"Set width: {wanted[1]}, height: {wanted[0]} for {_short(key)} in --robot.cameras."
-    return [_finding("RESOLUTION", Status.FAIL, Cause.CAMERAS, _short(key), said + ".", evidence, fix)]
+        return [Finding("RESOLUTION", Status.INFO, Cause.CAMERAS, camera_name(key), summary, evidence)]
+    fix = f"Set width: {wanted[1]}, height: {wanted[0]} for {camera_name(key)} in --robot.cameras."
+    return [Finding("RESOLUTION", Status.FAIL, Cause.CAMERAS, camera_name(key), said + ".", evidence, fix)]
 
 
 def _renames(missing: Sequence[str], spare: Sequence[str]) -> dict[str, str]:
@@ -197,7 +199,7 @@ def _renames(missing: Sequence[str], spare: Sequence[str]) -> dict[str, str]:
 
 
 def _bare(key: str) -> str:
-    return _short(key).removeprefix("left_").removeprefix("right_")
+    return camera_name(key).removeprefix("left_").removeprefix("right_")
 
 
 def judge_names(data: Side, robot: Side | None) -> list[Finding]:
@@ -214,19 +216,19 @@ def judge_names(data: Side, robot: Side | None) -> list[Finding]:
         if names is None:
             summary = "The data set does not name its action's dimensions: whether they fit a robot cannot be told."
             fix = "Write the names into features.action.names of meta/info.json."
-            return [_finding("NAMES_MISMATCH", Status.UNKNOWN, Cause.UNITS, "action", summary, {}, fix)]
-        return [_finding("NAMES_MISMATCH", Status.PASS, Cause.UNITS, "action", f"All {len(names)} joints are named.")]
+            return [Finding("NAMES_MISMATCH", Status.UNKNOWN, Cause.UNITS, "action", summary, {}, fix)]
+        return [Finding("NAMES_MISMATCH", Status.PASS, Cause.UNITS, "action", f"All {len(names)} joints are named.")]
     try:
         joint_map(robot.names[ACTION], names)
     except UsageError as error:
         evidence = {"data_set": list(names or []), "robot": list(robot.names[ACTION])}
-        return [_finding("NAMES_MISMATCH", Status.FAIL, Cause.UNITS, "action", error.message, evidence, error.fix)]
+        return [Finding("NAMES_MISMATCH", Status.FAIL, Cause.UNITS, "action", error.message, evidence, error.fix)]
     summary = f"The recorded joints are the robot's {len(robot.names[ACTION])}."
-    found = [_finding("NAMES_MISMATCH", Status.PASS, Cause.UNITS, "action", summary)]
+    found = [Finding("NAMES_MISMATCH", Status.PASS, Cause.UNITS, "action", summary)]
     speeds = [name for name in robot.names[ACTION] if is_velocity(name)]
     if speeds:
         found.append(
-            _finding("NAMES_MISMATCH", Status.INFO, Cause.UNITS, "velocities", f"{', '.join(speeds)} are velocities.")
+            Finding("NAMES_MISMATCH", Status.INFO, Cause.UNITS, "velocities", f"{', '.join(speeds)} are velocities.")
         )
     return found
 
@@ -251,13 +253,13 @@ def judge_rename(
         )
         status = Status.WARN if given is None else Status.FAIL
         found.append(
-            _finding("RENAME_ERASED", status, Cause.CONFIG, "rename map", summary, {"saved": dict(saved)},
+            Finding("RENAME_ERASED", status, Cause.CONFIG, "rename map", summary, {"saved": dict(saved)},
                      f"Pass {flag} to lerobot-rollout.")
         )  # fmt: skip
     elif saved and given and dict(given) != dict(saved):
         summary = f"--rename_map={_json(given)} replaces the checkpoint's own map {_json(saved)}."
         found.append(
-            _finding("RENAME_ERASED", Status.WARN, Cause.CONFIG, "rename map", summary,
+            Finding("RENAME_ERASED", Status.WARN, Cause.CONFIG, "rename map", summary,
                      {"saved": dict(saved), "given": dict(given)}, "Pass the checkpoint's own map, or none.")
         )  # fmt: skip
     effective = dict(saved if given is None else given)
@@ -267,10 +269,10 @@ def judge_rename(
         # what was trained with the same map, or on data named otherwise, may mean it
         certain = trained_on and not saved
         summary = f"The rename map exchanges cameras that the policy knows by their own names: {_arrows(exchanged)}."
-        fix = f"Leave {', '.join(map(_short, exchanged))} out of --rename_map."
+        fix = f"Leave {', '.join(map(camera_name, exchanged))} out of --rename_map."
         status = Status.FAIL if certain else Status.WARN
         evidence = {"exchanged": exchanged}
-        found.append(_finding("SWAPPED", status, Cause.CONFIG, "rename map", summary, evidence, fix))
+        found.append(Finding("SWAPPED", status, Cause.CONFIG, "rename map", summary, evidence, fix))
     return found
 
 
@@ -296,15 +298,17 @@ def judge_framing(config: Mapping[str, Any], policy: Side) -> list[Finding]:
         share = min(1.0, crop_h / base_h) * min(1.0, crop_w / base_w)
         evidence = {"share": share, "crop_px": f"{crop_w}x{crop_h}", "picture_px": f"{base_w}x{base_h}"}
         summary = (
-            f"{_short(key)}: the policy's centre crop of {crop_w}×{crop_h} leaves {share:.0%} of {base_w}×{base_h}"
+            f"{camera_name(key)}: the policy's centre crop of {crop_w}×{crop_h} leaves {share:.0%} of {base_w}×{base_h}"
         )
         if share >= CROP_WARN:
-            found.append(_finding("FRAMING", Status.PASS, Cause.CAMERAS, _short(key), summary + ".", evidence))
+            found.append(Finding("FRAMING", Status.PASS, Cause.CAMERAS, camera_name(key), summary + ".", evidence))
             continue
         status = Status.FAIL if share < CROP_FAIL else Status.WARN
         fix = "Train with --policy.resize_shape and --policy.crop_ratio=0.9, or with --policy.crop_shape=null."
         found.append(
-            _finding("FRAMING", status, Cause.MODEL, _short(key), summary + ": it sees nothing else.", evidence, fix)
+            Finding(
+                "FRAMING", status, Cause.MODEL, camera_name(key), summary + ": it sees nothing else.", evidence, fix
+            )
         )
     return found
 
@@ -324,43 +328,27 @@ def judge_fps(data_fps: float | None, control_fps: float | None) -> list[Finding
         summary = f"Recorded at {data_fps:g} fps; without --fps lerobot-rollout steps at {ROLLOUT_FPS:g}."
         fix = f"Pass --fps={data_fps:g} to lerobot-rollout."
         evidence = {"data_fps": data_fps}
-        return [_finding("FPS_MISMATCH", Status.INFO, Cause.CLOCK, "control loop", summary, evidence, fix)]
+        return [Finding("FPS_MISMATCH", Status.INFO, Cause.CLOCK, "control loop", summary, evidence, fix)]
     ratio = control_fps / data_fps
     rates = {"data_fps": data_fps, "control_fps": control_fps, "ratio": ratio}
     if abs(ratio - 1) <= 0.05:
         summary = f"The loop steps at {control_fps:g} fps, as recorded."
-        return [_finding("FPS_MISMATCH", Status.PASS, Cause.CLOCK, "control loop", summary, rates)]
+        return [Finding("FPS_MISMATCH", Status.PASS, Cause.CLOCK, "control loop", summary, rates)]
     how = f"{ratio:.2g} times as fast as" if ratio > 1 else f"at {ratio:.0%} of the speed of"
     summary = (
         f"The loop steps at {control_fps:g} fps, the data were recorded at {data_fps:g}: the arm moves {how} shown."
     )
     fix = f"Pass --fps={data_fps:g} to lerobot-rollout."
-    return [_finding("FPS_MISMATCH", Status.FAIL, Cause.CLOCK, "control loop", summary, rates, fix)]
-
-
-def _short(key: str) -> str:
-    return key.removeprefix(IMAGES)
+    return [Finding("FPS_MISMATCH", Status.FAIL, Cause.CLOCK, "control loop", summary, rates, fix)]
 
 
 def _list(keys: Iterable[str]) -> str:
-    return ", ".join(map(_short, keys)) or "none"
+    return ", ".join(map(camera_name, keys)) or "none"
 
 
 def _arrows(mapping: Mapping[str, str]) -> str:
-    return ", ".join(f"{_short(a)} → {_short(b)}" for a, b in mapping.items())
+    return ", ".join(f"{camera_name(a)} → {camera_name(b)}" for a, b in mapping.items())
 
 
 def _json(mapping: Mapping[str, str]) -> str:
     return "{" + ", ".join(f'"{a}": "{b}"' for a, b in mapping.items()) + "}"
-
-
-def _finding(
-    code: str,
-    status: Status,
-    cause: Cause,
-    subject: str,
-    summary: str,
-    evidence: Mapping[str, Any] | None = None,
-    fix: str = "",
-) -> Finding:
-    return Finding(code, status, cause, subject, summary, evidence or {}, fix)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from lerobot_diagnostics.camera_names import IMAGES, camera_name
 from lerobot_diagnostics.diagnose import devices, motion, snapshot
 from lerobot_diagnostics.diagnose.attribution import attribute, evidence_of, silence
 from lerobot_diagnostics.diagnose.clock import judge_clock, look, measure
-from lerobot_diagnostics.diagnose.features import IMAGES, robot_side
+from lerobot_diagnostics.diagnose.features import robot_side
 from lerobot_diagnostics.diagnose.files import Files, judge_files, robot_units, saved_rename
 from lerobot_diagnostics.diagnose.ladder import Climbed, Outcome, Rung, climb, ladder_table
 from lerobot_diagnostics.diagnose.live import LiveRobot, open_for_reading
@@ -309,7 +310,7 @@ class Ladder:
         assert self.recording is not None
         own = {rename.get(key, key): key for key in self.recording.cameras}
         key = IMAGES + camera
-        return own.get(rename.get(key, key), key).removeprefix(IMAGES)
+        return camera_name(own.get(rename.get(key, key), key))
 
     def clock_rung(self) -> Rung:
         does = "times the policy on this computer"
@@ -378,7 +379,7 @@ class Ladder:
     def _right_cameras(self, recording: Recording) -> dict[str, str]:
         """Recorded key to live camera, of those that show the recorded view."""
         live = self.soaked.pictures if self.soaked is not None else {}
-        recorded = {key.removeprefix(IMAGES): key for key in recording.cameras}
+        recorded = {camera_name(key): key for key in recording.cameras}
         wrong = {f.subject for f in self.found if f.status is Status.FAIL and f.cause is Cause.CAMERAS}
         wrong |= {f.subject for f in self.found if f.code == "UNDECIDED"}
         shown = {self._recorded_name(name): name for name in live}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from lerobot_diagnostics.diagnose.features import IMAGES
+from lerobot_diagnostics.camera_names import camera_name
 from lerobot_diagnostics.diagnose.ladder import Outcome
 from lerobot_diagnostics.findings import Cause, Finding, Status
 from lerobot_diagnostics.findings import Picture as Shown
@@ -78,7 +78,7 @@ def read_references(
         state: ``[J]`` live state in the recorded units; None where it cannot be compared.
     """
     chosen = [recording.episode(index) for index in spread(list(episodes), EPISODES)]
-    short = {camera: camera.removeprefix(IMAGES) for camera in cameras}
+    short = {camera: camera_name(camera) for camera in cameras}
     pictures: dict[str, list[Picture]] = {name: [] for name in short.values()}
     states, numbers = [], []
     for episode in chosen:

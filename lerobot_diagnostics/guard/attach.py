@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load_file, save_file
 
+from lerobot_diagnostics.camera_names import camera_name
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.guard.pictures import camera_name
 from lerobot_diagnostics.guard.step import REGISTRY_NAME, CameraSwapGuard
 from lerobot_diagnostics.vision import ReferenceViews
 

@@ -9,17 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-IMAGES = "observation.images."
-
-
-def camera_name(key: str) -> str:
-    """``observation.images.front`` → ``front``; any other key stays whole."""
-    return key.removeprefix(IMAGES)
-
-
-def camera_key(name: str) -> str:
-    """Inverse of :func:`camera_name`."""
-    return name if name.startswith("observation.") else IMAGES + name
+from lerobot_diagnostics.camera_names import camera_name
 
 
 def to_pictures(value: Any) -> list[NDArray[np.uint8]]:

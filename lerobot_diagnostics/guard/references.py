@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lerobot_diagnostics.camera_names import camera_name
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.guard.pictures import camera_name
 from lerobot_diagnostics.recording import Recording
 from lerobot_diagnostics.vision import ReferenceViews
 

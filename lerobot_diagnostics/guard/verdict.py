@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lerobot_diagnostics.camera_names import camera_key
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Status, by_severity
-from lerobot_diagnostics.guard.pictures import camera_key
 
 BLOCK, WARN, IGNORE = "block", "warn", "ignore"
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lerobot_diagnostics.camera_names import camera_name
 from lerobot_diagnostics.findings import Picture
 from lerobot_diagnostics.openloop.evaluate import EpisodeResult
 from lerobot_diagnostics.openloop.scores import Side
@@ -100,8 +101,7 @@ def draw(
     shown = []
     for moment in moments:
         frames = {
-            camera.removeprefix("observation.images."): next(iter(moment.result.episode.frames(camera, [moment.frame])))
-            for camera in cameras
+            camera_name(camera): next(iter(moment.result.episode.frames(camera, [moment.frame]))) for camera in cameras
         }
         after = (
             f"{moment.frame - moment.look} frames after the policy looked" if moment.frame > moment.look else "looking"

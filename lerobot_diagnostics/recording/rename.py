@@ -6,12 +6,11 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from lerobot_diagnostics.camera_names import IMAGES
 from lerobot_diagnostics.errors import UsageError
 
 if TYPE_CHECKING:
     from lerobot_diagnostics.recording.dataset import Recording
-
-IMAGES = "observation.images."
 
 
 def check_rename_map(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from lerobot_diagnostics.align.overlay import like, overlay
+from lerobot_diagnostics.camera_names import camera_name
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table
 from lerobot_diagnostics.findings import Picture as ReportPicture
@@ -51,8 +52,8 @@ def pair_cameras(live: Sequence[str], recording: Recording, rename_map: Mapping[
     Raises:
         UsageError: If the map names a camera that does not exist.
     """
-    short = {_short(key): key for key in recording.cameras}
-    renamed = {_short(key): _short(value) for key, value in (rename_map or {}).items()}
+    short = {camera_name(key): key for key in recording.cameras}
+    renamed = {camera_name(key): camera_name(value) for key, value in (rename_map or {}).items()}
     for key, value in renamed.items():
         if key not in short or value not in live:
             raise UsageError(
@@ -93,10 +94,6 @@ def fetch_videos(episodes: Sequence[Episode], pairs: Mapping[str, str]) -> list[
             fix = "Restore the videos to compare views; joints need none."
             findings.append(Finding("MISSING_FILES", Status.WARN, Cause.DATA, camera, text, {}, fix))
     return findings
-
-
-def _short(key: str) -> str:
-    return key.removeprefix("observation.images.")
 
 
 class RecordedFrames:

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.findings import Cause, Finding, Status
+from lerobot_diagnostics.findings import Cause, Finding, FindingsOf, Status
 from lerobot_diagnostics.recording.names import canonical, is_gripper, joint
 from lerobot_diagnostics.recording.units import TURN
+
+_finding = FindingsOf(Cause.CALIBRATION)
 
 type Calibration = str | Path | Mapping[str, Any]
 """LeRobot's JSON: a path, the dictionary in it, or LeRobot's own ``{joint: MotorCalibration}``."""
@@ -285,9 +287,3 @@ def _gripper(name: str, old: Limits, new: Limits, evidence: Mapping[str, Any]) -
     fix = f"Calibrate {name} again from fully closed to fully open, or restore the calibration file of the recording."
     status = Status.FAIL if degrees > ZERO_FAIL_DEG else Status.WARN
     return _finding("ZERO_CHANGED", status, name, summary.replace("-", "−"), evidence, fix)
-
-
-def _finding(
-    code: str, status: Status, subject: str, summary: str, evidence: Mapping[str, Any], fix: str = ""
-) -> Finding:
-    return Finding(code, status, Cause.CALIBRATION, subject, summary, evidence, fix)

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from lerobot_diagnostics.camera_names import camera_key
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.findings import Cause, Finding, Status
+from lerobot_diagnostics.findings import Cause, Finding, FindingsOf, Status
 from lerobot_diagnostics.vision.colour import ChannelOrder
 from lerobot_diagnostics.vision.identity import ORIENTATIONS, SIDE, Identifier, Scores, describe, undone
 from lerobot_diagnostics.vision.images import Picture, checked, shrink
@@ -26,6 +27,8 @@ from lerobot_diagnostics.vision.lighting import Lighting, estimate_lighting
 from lerobot_diagnostics.vision.references import ReferenceViews, is_dead, nearest_states
 from lerobot_diagnostics.vision.registration import NO_FIT, Registrar, Registration
 from lerobot_diagnostics.vision.workspace import direction
+
+_finding = FindingsOf(Cause.CAMERAS)
 
 Live = Mapping[str, Picture | Sequence[Picture]]
 """{camera: one picture [H, W, 3] uint8 RGB, or several of them, oldest first}."""
@@ -588,7 +591,7 @@ def swap_fix(name: str, shows: str, *, mutual: bool) -> str:
     """
     if not mutual:
         return f"Give {shows} the device that {name} has now, in --robot.cameras."
-    a, b = (key if key.startswith("observation.") else f"observation.images.{key}" for key in (name, shows))
+    a, b = (camera_key(name), camera_key(shows))
     mapping = json.dumps({a: b, b: a})
     return (
         f"Exchange the devices of {name} and {shows} in --robot.cameras, or pass --rename_map='{mapping}' "
@@ -672,15 +675,3 @@ def _dead(name: str, dead: int, count: int) -> Finding:
     )
     fix = f"Take off the lens cap, check {name}'s cable and that no other program holds it."
     return _finding("DEAD", Status.FAIL, name, summary, {"dead_pictures": dead, "pictures": count}, fix)
-
-
-def _finding(
-    code: str,
-    status: Status,
-    subject: str,
-    summary: str,
-    evidence: Mapping[str, object] | None = None,
-    fix: str = "",
-    cause: Cause = Cause.CAMERAS,
-) -> Finding:
-    return Finding(code, status, cause, subject, summary, evidence or {}, fix)
