@@ -1,6 +1,7 @@
 """The servo rig: the protocol on hand-made bytes, and LeRobot's stock follower on the pseudo-terminal."""
 
 import logging
+import time
 
 import pytest
 
@@ -121,10 +122,11 @@ def follower(rig: ServoRig, folder, **config) -> SO101Follower:
     return SO101Follower(SO101FollowerConfig(port=rig.port, id="rig", calibration_dir=folder, **config))
 
 
-def settle(robot: SO101Follower, reads: int = 200) -> dict[str, float]:
-    """Read until the arm stands still (or for ``reads`` reads)."""
+def settle(robot: SO101Follower, limit_s: float = 5.0) -> dict[str, float]:
+    """Read until the arm stands still (or for ``limit_s``: how long a read takes depends on the machine)."""
     last: dict[str, float] = {}
-    for _ in range(reads):
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
         last, before = robot.get_observation(), last
         if last == before:
             break
