@@ -11,10 +11,13 @@ counts from k / 30 s after the start, the start being where the most punctual co
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -41,12 +44,30 @@ def motion(_episode: int, length: int) -> np.ndarray:
     return np.array(columns).T
 
 
-def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray | None, str]:
-    """One replay in a process of its own: when its goals arrived (None if it failed), and what it printed."""
+def publish() -> None:
+    """Two cameras until standard input closes; prints their configurations."""
     rng = np.random.default_rng(0)
     scene = cv2.GaussianBlur(rng.integers(0, 255, (480, 640, 3)).astype(np.uint8), (0, 0), 5)
+    still = {"front": scene, "wrist": scene[::-1]}
+    with FramePublisher(lambda _s: still) as publisher:
+        print(json.dumps({camera: publisher.config(camera, 480, 640) for camera in still}), flush=True)
+        sys.stdin.read()
+
+
+@contextlib.contextmanager
+def publishing() -> Iterator[dict[str, str]]:
+    """The cameras in a process of their own: in one with the rig they would delay its servos, whose clock is read."""
+    command = [sys.executable, __file__, "--publish"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        yield json.loads(process.stdout.readline())
+        process.stdin.close()
+
+
+def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray | None, str]:
+    """One replay in a process of its own: when its goals arrived (None if it failed), and what it printed."""
     start = dict(zip(JOINTS, motion(0, 1)[0], strict=True))
-    with ServoRig(start=start) as rig, FramePublisher(lambda _s: {"front": scene, "wrist": scene[::-1]}) as publisher:
+    with ServoRig(start=start) as rig, publishing() as publisher:
         rig.save_calibration(folder)
         arguments = ["--robot.type=so101_follower", "--robot.id=rig", f"--robot.port={rig.port}"]
         arguments += [f"--robot.calibration_dir={folder}", f"--dataset.root={data}", "--dataset.episode=0"]
@@ -54,7 +75,7 @@ def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray | No
             code = "from lerobot.scripts.lerobot_replay import main; main()"
             command = [sys.executable, "-c", code, *arguments, "--dataset.repo_id=local/data", "--play_sounds=false"]
         else:
-            cameras = ", ".join(f"{camera}: {publisher.config(camera, 480, 640)}" for camera in ("front", "wrist"))
+            cameras = ", ".join(f"{camera}: {publisher[camera]}" for camera in ("front", "wrist"))
             command = [sys.executable, "-m", "lerobot_diagnostics.cli.replay_compare", *arguments]
             command += [f"--robot.cameras={{{cameras}}}", "--speed=1", "--yes=true", "--return_to_start=false"]
             command += [f"--output_dir={folder / f'{name}{run}'}"]
@@ -76,7 +97,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--publish", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.publish:
+        publish()
+        return
     frames = round(arguments.seconds * FPS)
     rows: dict[str, list[tuple[float, ...]]] = {"stock": [], "ours": [], "bare": []}
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,12 +1,13 @@
 """Deadlines on a clock that only moves when told to."""
 
 import gc
+import sys
 
 import pytest
 from fake_robot import FakeClock
 
 from lerobot_diagnostics.robot import Pacer
-from lerobot_diagnostics.robot.pacing import without_full_collections
+from lerobot_diagnostics.robot.pacing import SWITCH_S, punctual
 
 
 def test_deadlines_are_absolute():
@@ -38,9 +39,10 @@ def test_a_stop_ends_the_wait_within_a_slice():
     assert clock() - 101.0 < 0.021
 
 
-def test_what_is_alive_is_not_collected_meanwhile():
-    before = gc.get_freeze_count()
-    with without_full_collections():
+def test_what_is_alive_is_not_collected_meanwhile_and_threads_give_way_sooner():
+    before, interval_s = gc.get_freeze_count(), sys.getswitchinterval()
+    with punctual():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
         assert gc.get_freeze_count() > before + 1000
         assert len(gc.get_objects(generation=2)) < 1000
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() == 0 and sys.getswitchinterval() == interval_s

@@ -274,13 +274,12 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
 
 @contextlib.contextmanager
 def _pump(run: _Run, pairs: Any, arm: Any) -> Iterator[Pump]:
-    """The thread that shows and records, with what was asked for."""
+    """What shows and records, with what was asked for."""
     from lerobot_diagnostics.replay.pump import Pump, Sink
     from lerobot_diagnostics.replay.sinks import Mp4, Viewer
 
     cfg, plan = run.cfg, run.plans[0]
     sinks: list[Sink] = []
-    viewer = None
     if cfg.display_data or cfg.save_rrd:
         viewer = Viewer(
             run.folder / "replay.rrd",
@@ -296,8 +295,8 @@ def _pump(run: _Run, pairs: Any, arm: Any) -> Iterator[Pump]:
         sinks.append(Mp4(Path(cfg.record), cfg.overlay_alpha))
     with Pump(sinks, pairs) as pump:
         yield pump
-    if viewer is not None and viewer.note:
-        print(viewer.note)
+    for note in pump.notes:
+        print(note)
     if pump.dropped:
         print(f"{pump.dropped} of {pump.seen} pictures were not shown or recorded, so that the arm kept its time.")
     for error in pump.errors:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lerobot_diagnostics.replay.plan import Plan
 from lerobot_diagnostics.robot.arm import Reading
 from lerobot_diagnostics.robot.move import FINISHED, Ending, Mover, Watcher, nothing
-from lerobot_diagnostics.robot.pacing import without_full_collections
+from lerobot_diagnostics.robot.pacing import punctual
 from lerobot_diagnostics.robot.stall import StallMonitor
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ class Player(Mover):
             watch(frame, reading)
 
         monitor, pacer = StallMonitor(), self.pacer(plan.period_s)
-        with self.arm.counting_packets(), without_full_collections():
+        with self.arm.counting_packets(), punctual():
             for k in range(len(plan)):
                 lag = dict(zip(plan.keys, allowed[k].tolist(), strict=True))
                 ended = self.tick(pacer, k, plan.goal(k), plan.speed, monitor, lag, seen, k)

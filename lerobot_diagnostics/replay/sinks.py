@@ -28,6 +28,7 @@ class Mp4:
     """
 
     def __init__(self, path: Path, alpha: float) -> None:
+        self.note = ""
         self._path, self._alpha = path, alpha
         self._container: Any = None
         self._stream: Any = None

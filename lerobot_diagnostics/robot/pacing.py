@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -14,14 +15,26 @@ FINE_S = 0.002
 """From here on sleeps halve the rest, because a sleep ends late: 0.06 ms typically, 1 ms on a busy machine."""
 
 
+SWITCH_S = 2e-4
+"""How long another thread may keep the interpreter once the arm's thread wants it. Python's own 5 ms would be how late
+a command is."""
+
+
 @contextlib.contextmanager
-def without_full_collections() -> Iterator[None]:
-    """Keep Python's garbage collector off what is alive now: with LeRobot and torch imported (420 000 objects) one full
-    collection stops every thread for 0.3 s on a busy machine."""
+def punctual() -> Iterator[None]:
+    """Keep what stops or delays a thread away from the one that commands the arm.
+
+    Python's garbage collector leaves what is alive now alone: with LeRobot and torch imported (420 000 objects) one
+    full collection stops every thread for 0.3 s on a busy machine. Threads that decode the cameras' pictures give the
+    interpreter up after :data:`SWITCH_S`.
+    """
+    interval_s = sys.getswitchinterval()
     gc.freeze()
+    sys.setswitchinterval(SWITCH_S)
     try:
         yield
     finally:
+        sys.setswitchinterval(interval_s)
         gc.unfreeze()
 
 

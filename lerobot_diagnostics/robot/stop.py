@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -45,3 +47,25 @@ class StopSignals:
         if self.name is not None:
             raise KeyboardInterrupt
         self.name = signal.Signals(number).name
+
+
+@contextlib.contextmanager
+def shielded() -> Iterator[None]:
+    """Processes started in here are not ended by Ctrl-C; here it is only heard a moment later."""
+    import signal
+
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: the process has to ignore it by itself
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> None:
+    """Ctrl-C in the terminal goes to every process in it; this one is ended by the one that started it."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -49,10 +49,14 @@ class FramePublisher:
 
     def _serve(self, socket: zmq.Socket) -> None:
         started = time.monotonic()
+        encoded: dict[str, tuple[np.ndarray, str]] = {}
         while not self._stop.wait(self._period):
             frames = self._source(time.monotonic() - started)
+            for name, picture in frames.items():
+                if name not in encoded or encoded[name][0] is not picture:  # a still is encoded once
+                    encoded[name] = (picture, base64.b64encode(_jpeg(picture)).decode())
             if frames:
-                socket.send_string(message(frames, time.time()))
+                socket.send_string(message({name: encoded[name][1] for name in frames}, time.time()))
         socket.close()
 
     def config(self, camera: str, height: int, width: int, fps: int = 30, warmup_s: int = 1) -> str:
@@ -68,17 +72,14 @@ class FramePublisher:
         )
 
 
-def message(frames: Frames, timestamp: float) -> str:
-    """One message of LeRobot's protocol.
-
-    LeRobot's server encodes RGB arrays as if they were BGR and its camera returns what OpenCV decodes, so that RGB
-    comes out; the same is done here.
-    """
-    images = {name: base64.b64encode(_jpeg(picture)).decode() for name, picture in frames.items()}
-    return json.dumps({"timestamps": dict.fromkeys(frames, timestamp), "images": images})
+def message(images: Mapping[str, str], timestamp: float) -> str:
+    """One message of LeRobot's protocol, from ``{camera: JPEG in base 64}``."""
+    return json.dumps({"timestamps": dict.fromkeys(images, timestamp), "images": images})
 
 
 def _jpeg(picture: np.ndarray) -> bytes:
+    """LeRobot's server encodes RGB arrays as if they were BGR and its camera returns what OpenCV decodes, so that RGB
+    comes out; the same is done here."""
     ok, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 95])
     if not ok:
         raise ValueError(f"cannot encode a picture of shape {picture.shape}")
