@@ -1,6 +1,7 @@
 """Faults drawn at random, judged blind: who names the cause, who cries wolf?
 
     python benchmarks/calibration_by_sight.py --views front --draws 10 --healthy 30  # zeros, base, camera, healthy
+    python benchmarks/calibration_by_sight.py --views front,side --draws 0 --healthy 0 --arms 20  # a second arm
 
 A draw is a setup of the simulated arm in which something was changed after its demonstrations were recorded, or
 nothing was. A judge gets what a user has, the recording before and one after, and answers with a label; it is never
@@ -23,8 +24,10 @@ import numpy as np
 
 from lerobot_diagnostics.findings import Finding, Status
 from lerobot_diagnostics.sight.compare import Poses, pick
+from lerobot_diagnostics.sight.driving import both_sides, clearest
 from lerobot_diagnostics.sight.explain import explain
 from lerobot_diagnostics.sight.model import JOINTS, Arm
+from lerobot_diagnostics.sight.play import measure_play, zeros_of
 from lerobot_diagnostics.sight.solve import POSES, CannotTellError, Solved, solve_camera
 from lerobot_diagnostics.sight.verdicts import judge
 from lerobot_diagnostics.sim.config_so101_sim import CameraFault, SimFaults
@@ -36,6 +39,8 @@ import mujoco  # isort: skip  (after scene, which chooses how it renders)
 
 HEALTHY, BASE, CAMERA, UNDECIDED, SEVERAL = "healthy", "base", "camera", "undecided", "several"
 FPS = 30
+LOOKS = 8
+"""Poses a second arm is driven to, as by lerobot-diagnose."""
 SIZE = (320, 240)
 VIEWS = {  # camera's position and what it looks at
     "front": ((0.66, -0.10, 0.40), (0.17, 0.03, 0.07)),
@@ -90,8 +95,8 @@ def draw_all(rng: np.random.Generator, view: str, each: int, healthy: int) -> It
         yield Draw(1000 + number, truth, faults, view)
 
 
-def record(faults: SimFaults, view: str, seeds: Sequence[int], near: np.ndarray | None = None) -> Poses:
-    """Demonstrations of the scripted expert, and pictures of the frames that calibration by sight looks at."""
+def world_seen_from(faults: SimFaults, view: str) -> World:
+    """The scene, its front camera where ``view`` says."""
     model = build()
     position, target = (np.array(point) for point in VIEWS[view])
     back = (position - target) / np.linalg.norm(position - target)
@@ -99,7 +104,12 @@ def record(faults: SimFaults, view: str, seeds: Sequence[int], near: np.ndarray 
     right /= np.linalg.norm(right)
     mujoco.mju_mat2Quat(model.camera("front").quat, np.column_stack((right, np.cross(back, right), back)).ravel())
     model.camera("front").pos[:] = position
-    world = World(faults, model)
+    return World(faults, model)
+
+
+def record(faults: SimFaults, view: str, seeds: Sequence[int], near: np.ndarray | None = None) -> Poses:
+    """Demonstrations of the scripted expert, and pictures of the frames that calibration by sight looks at."""
+    world = world_seen_from(faults, view)
     episodes, positions = [], []
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -120,6 +130,48 @@ def record(faults: SimFaults, view: str, seeds: Sequence[int], near: np.ndarray 
         pictures.append(world.render("front", *SIZE))
     world.close()
     return Poses(np.concatenate(episodes)[rows], {"front": pictures})
+
+
+def second_arms(
+    arm: Arm, solved: dict[str, Solved], before: Poses, view: str, rng: np.random.Generator, count: int
+) -> None:
+    """Other arms at the recorded poses: two zeros differ by 2–4, one joint has play of 0.5–2 (degrees, gripper of 100).
+
+    Printed: by joint the error of its zero and of its play, and how many standard errors that is.
+    """
+    poses = clearest(before.readings, LOOKS, arm)
+    side, clear = both_sides(poses, np.array([[-180.0, 180.0]] * 5 + [[0.0, 100.0]]), arm)
+    ways = [(pose, way * side) for pose, ok in zip(poses, clear, strict=True) for way in ((1, -1) if ok else (0,))]
+    first, second = ([i for i, (_, came) in enumerate(ways) if (came == way * side).all()] for way in (1, -1))
+    print(f"{view}: {len(poses)} poses, {len(first)} of them from both sides {side.astype(int).tolist()}")
+    zeros, plays, sure, seconds = [], [], [], []
+    for _ in range(count):
+        off, loose = np.zeros(len(JOINTS)), np.zeros(len(JOINTS))
+        off[rng.choice(len(JOINTS), 2, replace=False)] = rng.uniform(2, 4, 2) * rng.choice([-1, 1], 2)
+        loose[rng.choice(np.flatnonzero(side))] = rng.uniform(0.5, 2)
+        world = world_seen_from(SimFaults(joint_zero_deg=dict(zip(JOINTS, off.tolist(), strict=True))), view)
+        pictures = []
+        for pose, came in ways:
+            world.data.qpos[: len(JOINTS)] = world._radians(pose - world._encoder_error + came * loose / 2)
+            mujoco.mj_forward(world.model, world.data)
+            pictures.append(world.render("front", *SIZE))
+        world.close()
+        after = {"front": (np.array([pose for pose, _ in ways]), pictures)}
+        started = time.perf_counter()
+        try:
+            found = zeros_of(explain(arm, solved, after))
+            play = measure_play(arm, solved, after, side, first, second)
+        except CannotTellError as reason:
+            print(f"  cannot tell: {reason}")
+            continue
+        seconds.append(time.perf_counter() - started)
+        zeros.append([found[joint][0] for joint in JOINTS] - off)
+        plays.append([play[joint].unseen - loose[j] if joint in play else np.nan for j, joint in enumerate(JOINTS)])
+        sure.append([play[joint].error if joint in play else np.nan for joint in JOINTS])
+    for name, errors_of in (("zero", np.abs(zeros)), ("play", np.abs(plays)), ("play in s.e.", np.abs(plays) / sure)):
+        for word, shown in (("median", np.median(errors_of, axis=0)), ("largest", errors_of.max(axis=0))):
+            print(f"{view}: |error| of {name}, {word}: {np.round(shown, 2).tolist()} ({len(zeros)} arms)")
+    print(f"{view}: {np.median(seconds):.1f} s an arm (median)")
 
 
 def by_sight(arm: Arm, solved: dict[str, Solved]) -> Judge:
@@ -184,6 +236,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10, help="of each fault and view")
     parser.add_argument("--healthy", type=int, default=30, help="of each view")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--arms", type=int, default=0, help="other arms of each view, with play")
     parser.add_argument("--output", type=Path, help="write every draw and answer as JSON lines")
     arguments = parser.parse_args()
     rng = np.random.default_rng(arguments.seed)
@@ -197,6 +250,8 @@ def main() -> None:
                 print(f"{view}: the camera cannot be solved: {reason}")
                 continue
             print(f"{view}: camera solved in {time.perf_counter() - started:.1f} s, {solved['front'].overlap:.3f}")
+            if arguments.arms:
+                second_arms(arm, solved, before, view, rng, arguments.arms)
             by_hand = by_sight(arm, solved)
             results, seconds = [], []
             every = list(draw_all(rng, view, arguments.draws, arguments.healthy))
@@ -211,7 +266,8 @@ def main() -> None:
                     with arguments.output.open("a") as file:
                         line = [draw.truth, view, str(draw.faults), answer.label, answer.size, answer.evidence]
                         file.write(json.dumps(line, default=str) + "\n")
-            summary(view, results, seconds)
+            if results:
+                summary(view, results, seconds)
 
 
 def summary(view: str, results: Sequence[tuple[Draw, Answer]], seconds: Sequence[float]) -> None:

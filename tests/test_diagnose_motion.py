@@ -16,7 +16,7 @@ from lerobot_diagnostics.replay.play import Player
 from lerobot_diagnostics.robot.arm import Arm
 from lerobot_diagnostics.robot.keys import ScriptedKeys
 from lerobot_diagnostics.robot.move import End, Ending
-from lerobot_diagnostics.sight.compare import Poses
+from lerobot_diagnostics.sight.compare import Compared, Poses
 from lerobot_diagnostics.sight.model import JOINTS
 
 START = {"shoulder_pan": 5.0, "shoulder_lift": -60.0, "elbow_flex": 60.0, "wrist_flex": 40.0, "gripper": 20.0}
@@ -37,9 +37,14 @@ def recorded(monkeypatch):
     monkeypatch.setattr("lerobot_diagnostics.sight.driving.clearest", lambda readings, count: readings[:count])
     visited = []
 
-    def compare_live(_before, capture, poses):
-        visited.extend(capture(pose) for pose in poses)
-        return [Finding("JOINT_OFFSET", Status.PASS, Cause.CALIBRATION, "arm", "as recorded")]
+    monkeypatch.setattr(
+        "lerobot_diagnostics.sight.driving.both_sides",
+        lambda poses, _bounds: (np.array([1.0, -1.0, 0.0, 0.0, 0.0, 0.0]), np.arange(len(poses)) < 2),
+    )
+
+    def compare_live(_before, capture, poses, sides):
+        visited.extend(capture(pose, side) for pose, side in zip(poses, sides, strict=True))
+        return Compared([Finding("JOINT_OFFSET", Status.PASS, Cause.CALIBRATION, "arm", "as recorded")])
 
     monkeypatch.setattr("lerobot_diagnostics.sight.compare.compare_live", compare_live)
     return visited
@@ -57,6 +62,8 @@ def test_every_pose_is_visited_slowly_and_the_arm_returns(recorded):
         assert reading == pytest.approx(pose)
         assert pictures["observation.images.front"][0, 0, 0] == 7
     assert robot.pose["shoulder_pan.pos"] == pytest.approx(5.0)
+    pan = [action["shoulder_pan.pos"] for _, action in robot.sent]
+    assert pan.index(pytest.approx(4.0)) < pan.index(pytest.approx(0.0))  # the first pose, from above
     sent = np.array([[action[f"{joint}.pos"] for joint in JOINTS] for _, action in robot.sent])
     assert np.abs(np.diff(sent, axis=0)).max() <= motion.SPEED / motion.EASE_HZ + 1e-9
 

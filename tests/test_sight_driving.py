@@ -9,7 +9,7 @@ import pytest
 if not find_spec("mujoco"):  # not imported here: the package chooses the renderer first
     pytest.skip("extra sim", allow_module_level=True)
 
-from lerobot_diagnostics.sight.driving import LEAST_CLEARANCE_M, clearances, clearest
+from lerobot_diagnostics.sight.driving import APPROACH, LEAST_CLEARANCE_M, both_sides, clearances, clearest
 from lerobot_diagnostics.sight.model import Arm
 
 HIGH = [0.0, -60.0, 40.0, 20.0, 0.0, 10.0]
@@ -34,3 +34,14 @@ def test_low_poses_are_left_out_and_the_highest_comes_first():
 
 def test_where_every_pose_is_low_there_is_none_to_drive_to():
     assert clearest(np.array([LOW, LOW])).shape == (0, 6)
+
+
+def test_a_pose_is_approached_from_both_sides_only_where_both_are_clear_and_no_limit_is_near():
+    poses = np.array([HIGH, [15.0, *HIGH[1:]], LOW])
+    bounds = np.array([[-100.0, 100.0]] * 4 + [[-2.0, 170.0], [0.0, 100.0]])
+    with closing(Arm()) as arm:
+        side, clear = both_sides(poses, bounds, arm)
+        for way in (1, -1):
+            assert (clearances(arm, poses[:2] + way * APPROACH * side) >= LEAST_CLEARANCE_M).all()
+    assert clear.tolist() == [True, True, False]
+    assert side[4] == 0 and (np.abs(side[[0, 1, 2, 3, 5]]) == 1).all()

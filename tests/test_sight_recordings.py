@@ -52,7 +52,7 @@ def test_each_pose_has_its_own_picture(tmp_path):
 def test_other_joints_and_other_units_are_not_compared(tmp_path):
     known = open_recording(root=make_dataset(tmp_path / "known", lengths=(40,), cameras={"front": "image"}))
     other = make_dataset(tmp_path / "other", lengths=(40,), cameras={"front": "image"}, names=list("abcdef"))
-    (found,) = compare_recordings(known, open_recording(root=other))
+    (found,) = compare_recordings(known, open_recording(root=other)).findings
     assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
     assert "no joint shoulder_pan" in found.summary
 

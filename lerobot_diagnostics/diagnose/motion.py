@@ -36,6 +36,12 @@ REST_S = 0.4
 LOOKS = 8
 """Recorded poses driven to. ``benchmarks/calibration_by_sight.py`` names the joint nearly as well with four."""
 
+TWICE = 6
+"""Poses that are approached from both sides, at most. With six, ``benchmarks/calibration_by_sight.py --arms 6`` tells
+play to 0.15° (wrist_roll 0.4°, gripper 0.9 of 100) from the front."""
+APPROACHES_S = 4.0
+"""What the two approaches of such a pose take: 4° away and back at :data:`SPEED`, with rests."""
+
 
 class MotionEndedError(Exception):
     """The arm did not get to a pose; the ending says why."""
@@ -105,8 +111,9 @@ def judge_by_sight(
         looks: Poses, at most.
     """
     from lerobot_diagnostics.sight.compare import compare_live, recorded_poses
-    from lerobot_diagnostics.sight.driving import clearest
+    from lerobot_diagnostics.sight.driving import APPROACH, both_sides, clearest
     from lerobot_diagnostics.sight.model import JOINTS
+    from lerobot_diagnostics.sight.play import compare_arms
     from lerobot_diagnostics.sight.solve import CannotTellError
 
     arm = driver.arm
@@ -120,7 +127,9 @@ def judge_by_sight(
     poses = clearest(before.readings, looks)
     if len(poses) < 4:
         return cannot("the recording has no four poses that are high enough above the table to drive to")
-    seconds = _duration(poses) / SPEED + len(poses) * (REST_S + 1)
+    side, clear = both_sides(poses, _bounds(arm, keys))
+    sides: Angles = (clear & (np.cumsum(clear) <= TWICE))[:, None] * side
+    seconds = _duration(poses) / SPEED + len(poses) * (REST_S + 1) + int(sides.any(axis=1).sum()) * APPROACHES_S
     if not driver.desk.confirm(
         f"The arm moves to {len(poses)} recorded poses, the highest first, at {SPEED:.0f}°/s: about {seconds:.0f} s. "
         "Keep clear, then press ENTER; Ctrl-C stops."
@@ -132,24 +141,36 @@ def judge_by_sight(
     start = {str(key): first.joints[str(key)] for key in keys.values()}
     recorded = [_goal(arm, keys, reading) for reading in before.readings]
 
-    def capture(pose: Angles) -> tuple[Angles, Mapping[str, Picture]]:
+    def go(pose: Angles) -> Any:
         goal = _goal(arm, keys, pose)
         ending = driver.player.ease_to(goal, recorded, SPEED)
         if not ending.finished:
             raise MotionEndedError(ending)
-        reading = _rest(driver, goal)
+        return _rest(driver, goal)
+
+    def capture(pose: Angles, side: Angles) -> tuple[Angles, Mapping[str, Picture]]:
+        if side.any():
+            go(pose + APPROACH * side)
+        reading = go(pose)
         angles = arm.degrees(reading.joints)
         seen = {key: reading.pictures[name] for key, name in cameras.items() if name in reading.pictures}
         return np.array([angles[str(keys[joint])] for joint in JOINTS]), seen
 
     try:
-        findings = compare_live(before, capture, poses)
+        compared = compare_live(before, capture, poses, sides)
         driver.player.ease_to(start, recorded, SPEED)
     except MotionEndedError as ended:
         return _stopped(ended.ending)
     except UsageError as error:  # no safe way to a pose
         return cannot(str(error))
-    return Outcome(findings, results={"poses": poses.tolist(), "cameras": dict(cameras)})
+    tables = [compare_arms(compared.zeros, compared.play)] if compared.zeros else []
+    return Outcome(compared.findings, tables, results={"poses": poses.tolist(), "cameras": dict(cameras)})
+
+
+def _bounds(arm: Arm, keys: Mapping[str, str | None]) -> Angles:
+    """[6, 2] lowest and highest reading in the order of the model's joints."""
+    ends = [arm.degrees({str(key): arm.joints[str(key)].bounds[end] for key in keys.values()}) for end in (0, 1)]
+    return np.array([[limits[str(key)] for limits in ends] for key in keys.values()])
 
 
 def _goal(arm: Arm, keys: Mapping[str, str | None], reading: Angles) -> dict[str, float]:

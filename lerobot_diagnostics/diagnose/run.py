@@ -360,9 +360,11 @@ class Ladder:
 
         def run() -> Outcome:
             from lerobot_diagnostics.sight import compare_recordings
+            from lerobot_diagnostics.sight.play import compare_arms
 
             after = open_recording(**(self.inputs.after or {}))
-            return Outcome(compare_recordings(before, after, episodes=self.inputs.episodes))
+            compared = compare_recordings(before, after, episodes=self.inputs.episodes)
+            return Outcome(compared.findings, [compare_arms(compared.zeros)] if compared.zeros else [])
 
         return Rung(name, does, "a minute", run)
 

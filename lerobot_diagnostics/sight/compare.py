@@ -20,8 +20,9 @@ from lerobot_diagnostics.recording.units import Unit, infer_joint_units
 from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.explain import explain
 from lerobot_diagnostics.sight.model import JOINTS, Arm
+from lerobot_diagnostics.sight.play import Play, measure_play, zeros_of
 from lerobot_diagnostics.sight.shift import Shift, shift_of
-from lerobot_diagnostics.sight.solve import POOL, POSES, CannotTellError, Solved, solve_camera, spread
+from lerobot_diagnostics.sight.solve import LEAST_POSES, POOL, POSES, CannotTellError, Solved, solve_camera, spread
 from lerobot_diagnostics.sight.verdicts import judge, undecided
 from lerobot_diagnostics.vision import background_of, nearest_states
 from lerobot_diagnostics.vision.images import Picture
@@ -44,19 +45,32 @@ class Poses(NamedTuple):
     pictures: Mapping[str, Sequence[Picture]]
 
 
-Capture = Callable[[Array], tuple[Array, Mapping[str, Picture]]]
-"""Takes a recorded pose [6], brings the arm there if it can, and returns what the joints read [6] and the pictures."""
+Capture = Callable[[Array, Array], tuple[Array, Mapping[str, Picture]]]
+"""Takes a recorded pose [6] and for each joint [6] the side to come from (+1 from above, −1 from below, 0: either),
+brings the arm there if it can, and returns what the joints read [6] and the pictures."""
 
 
-def compare_poses(before: Poses, after: Poses) -> list[Finding]:
+class Compared(NamedTuple):
+    """What the pictures say of an arm now, against a recording.
+
+    Args:
+        findings: JOINT_OFFSET or BASE_MOVED, failed or passed, or UNDECIDED with the reason.
+        zeros: By joint, how much more it reads in the same place, and two standard errors; empty where the pictures do
+            not tell.
+        play: By joint; empty where it was not measured.
+    """
+
+    findings: list[Finding]
+    zeros: Mapping[str, tuple[float, float]] = {}
+    play: Mapping[str, Play] = {}
+
+
+def compare_poses(before: Poses, after: Poses) -> Compared:
     """Judge the arm's zeros and base by what fixed cameras saw before and see now.
 
     Args:
         before: Some 30 poses, the farthest apart first (see :func:`~lerobot_diagnostics.sight.solve.spread`).
         after: At least four poses, better ten; near the first of ``before`` where possible.
-
-    Returns:
-        JOINT_OFFSET or BASE_MOVED, failed or passed, or UNDECIDED with the reason.
 
     Raises:
         UsageError: The extra ``sim``, which brings the arm's model, is not installed.
@@ -73,7 +87,7 @@ def compare_recordings(
     cameras: Collection[str] | None = None,
     episodes: Sequence[int] | None = None,
     episodes_after: Sequence[int] | None = None,
-) -> list[Finding]:
+) -> Compared:
     """Compare two recordings of one setup: has a joint's zero or the base moved between them?
 
     Args:
@@ -95,17 +109,19 @@ def compare_recordings(
         reference = recorded_poses(before, shared, episodes)
         now = recorded_poses(after, shared, episodes_after, near=reference.readings[:POSES])
     except CannotTellError as reason:
-        return [undecided("arm", f"Cannot compare by sight: {reason}.", {})]
+        return Compared([undecided("arm", f"Cannot compare by sight: {reason}.", {})])
     return compare_poses(reference, now)
 
 
-def compare_live(before: Poses, capture: Capture, poses: Array) -> list[Finding]:
+def compare_live(before: Poses, capture: Capture, poses: Array, sides: Array) -> Compared:
     """Compare a recording with the live arm.
 
     Args:
         before: See :func:`recorded_poses`.
         capture: See :data:`Capture`; an exception that it raises passes through.
         poses: [M, 6] where to drive, in this order (see :func:`~lerobot_diagnostics.sight.driving.clearest`).
+        sides: [M, 6] for each pose the side to approach it from, and then once more from the opposite one, so that
+            play shows (see :func:`~lerobot_diagnostics.sight.driving.both_sides`); zeros: it is gone to once.
 
     Raises:
         UsageError: The extra ``sim`` is not installed.
@@ -113,11 +129,30 @@ def compare_live(before: Poses, capture: Capture, poses: Array) -> list[Finding]
     with closing(Arm()) as arm:
         solved, reasons = _solve(arm, before, list(before.pictures))
         if not solved:  # then nothing needs to move
-            return [_cannot(reasons)]
-        taken = [capture(pose) for pose in poses]
+            return Compared([_cannot(reasons)])
+        ways = [
+            (pose, way * side)
+            for pose, side in zip(poses, sides, strict=True)
+            for way in ((1, -1) if side.any() else (1,))
+        ]
+        taken = [capture(pose, side) for pose, side in ways]
+        readings = np.array([reading for reading, _ in taken])
         cameras = [camera for camera in before.pictures if all(camera in seen for _, seen in taken)]
         pictures = {camera: [seen[camera] for _, seen in taken] for camera in cameras}
-        return _judge(arm, solved, reasons, before, Poses(np.array([reading for reading, _ in taken]), pictures))
+        compared = _judge(arm, solved, reasons, before, Poses(readings, pictures))
+        twice = sides.any(axis=1)
+        if not compared.zeros or twice.sum() < LEAST_POSES:
+            return compared
+        side = sides[twice][0]
+        first, second = (
+            [i for i, (_, came) in enumerate(ways) if came.any() and (came == way * side).all()] for way in (1, -1)
+        )
+        after = {camera: (readings, pictures[camera]) for camera in cameras if camera in solved}
+        try:
+            play = measure_play(arm, {name: solved[name] for name in after}, after, side, first, second)
+        except CannotTellError:  # the zeros are told all the same
+            return compared
+        return compared._replace(play=play)
 
 
 def recorded_poses(
@@ -201,14 +236,12 @@ def _solve(arm: Arm, before: Poses, cameras: Sequence[str]) -> tuple[dict[str, S
     return solved, reasons
 
 
-def _judge(
-    arm: Arm, solved: Mapping[str, Solved], reasons: Mapping[str, str], before: Poses, after: Poses
-) -> list[Finding]:
+def _judge(arm: Arm, solved: Mapping[str, Solved], reasons: Mapping[str, str], before: Poses, after: Poses) -> Compared:
     usable = {camera: one for camera, one in solved.items() if camera in after.pictures}
     try:
         if usable:
             explained = explain(arm, usable, {camera: (after.readings, after.pictures[camera]) for camera in usable})
-            return judge(explained, usable)
+            return Compared(judge(explained, usable), zeros_of(explained))
     except CannotTellError as reason:
         reasons = {**reasons, "now": str(reason)}
     shifts = {
@@ -216,7 +249,7 @@ def _judge(
         for camera, pictures in after.pictures.items()
         if camera in before.pictures and reasons.get(camera) != MOVES_ALONG
     }
-    return [_cannot(reasons, shifts)]
+    return Compared([_cannot(reasons, shifts)])
 
 
 def _cannot(reasons: Mapping[str, str], shifts: Mapping[str, Shift] | None = None) -> Finding:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import closing
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.model import LINKS, Arm
@@ -12,6 +14,10 @@ from lerobot_diagnostics.sight.solve import spread
 
 LEAST_CLEARANCE_M = 0.06
 """An arm stretched to 40 cm whose lift is off by 8° is 56 mm lower than it reads."""
+
+APPROACH = 4.0
+"""How far beyond a pose it is approached from: degrees, the gripper in its 0–100. A servo at P = 16 stops up to 2–3°
+short; from less far away it might not move at all."""
 
 
 FOREARM = LINKS.index("lower_arm")
@@ -57,3 +63,29 @@ def clearest(readings: Array, count: int = 10, arm: Arm | None = None) -> Array:
     chosen = high[spread(readings[high], count)]
     ordered: Array = readings[chosen[np.argsort(-heights[chosen], kind="stable")]]
     return ordered
+
+
+def both_sides(poses: Array, bounds: Array, arm: Arm | None = None) -> tuple[Array, NDArray[np.bool_]]:
+    """From which sides poses can be approached, :data:`APPROACH` away in every joint at once, with the arm clear.
+
+    Args:
+        poses: [N, 6].
+        bounds: [6, 2] the joints' lowest and highest readings.
+        arm: The model; made when not given.
+
+    Returns:
+        [6] a side for each joint, the same for all poses: +1 or −1, or 0 where a limit is in the way (that joint then
+        stays); and [N] which poses are clear from that side and from the opposite one.
+    """
+    if arm is None:
+        with closing(Arm()) as own:
+            return both_sides(poses, bounds, own)
+    free = (poses - APPROACH >= bounds[:, 0]).all(axis=0) & (poses + APPROACH <= bounds[:, 1]).all(axis=0)
+    best: Array = np.zeros(poses.shape[1])
+    clear: NDArray[np.bool_] = np.zeros(len(poses), dtype=bool)
+    for lift, elbow, wrist in itertools.product((1.0, -1.0), repeat=3):
+        side = free * np.array([1.0, lift, elbow, wrist, 1.0, 1.0])
+        above = np.minimum(*(clearances(arm, poses + way * APPROACH * side) for way in (1, -1))) >= LEAST_CLEARANCE_M
+        if above.sum() > clear.sum():
+            best, clear = side, above
+    return best, clear

@@ -81,7 +81,12 @@ class Explained:
 
 
 def views_after(
-    arm: Arm, solved: Solved, readings: Array, pictures: Sequence[Picture], number: int
+    arm: Arm,
+    solved: Solved,
+    readings: Array,
+    pictures: Sequence[Picture],
+    number: int,
+    rows: Sequence[int] | None = None,
 ) -> tuple[Settled, list[View]]:
     """The camera now, and the outlines: of all poses when they are few, else of those nearest to the solved ones.
 
@@ -91,6 +96,7 @@ def views_after(
         readings: [M, 6] joint readings now.
         pictures: M × [H, W, 3] uint8 RGB.
         number: The camera's index in the scene to be fitted.
+        rows: The pictures whose outlines are wanted, instead; the background is taken from all.
 
     Raises:
         CannotTellError: The background does not tell where the camera is, or too few poses.
@@ -107,21 +113,22 @@ def views_after(
     if settled.camera is not solved.camera:
         scene = Scene((settled.camera,), scene.zeros, scene.base)
         background = uncovered(pictures, cover(arm, scene, readings, *size, LOOSE_COVER_PX))
-    chosen = sorted({int(np.linalg.norm(readings - pose, axis=1).argmin()) for pose in solved.readings})
-    if len(readings) <= POSES:
-        chosen = list(range(len(readings)))
+    if rows is None and len(readings) <= POSES:
+        rows = range(len(readings))
+    chosen = rows or sorted({int(np.linalg.norm(readings - pose, axis=1).argmin()) for pose in solved.readings})
     return settled, [
         View(readings[index] - solved.zeros, number, silhouette(pictures[index], background)) for index in chosen
     ]
 
 
-def explain(arm: Arm, solved: Mapping[str, Solved], after: Mapping[str, tuple[Array, Sequence[Picture]]]) -> Explained:
-    """Explain what several cameras see now by what they saw in the recording.
+Seen = Mapping[str, tuple[Array, Sequence[Picture]]]
+"""By camera, joint readings [M, 6] and their M pictures."""
 
-    Args:
-        arm: The model.
-        solved: By camera, see :func:`~lerobot_diagnostics.sight.solve.solve_camera`.
-        after: By camera, joint readings [M, 6] now and their M pictures.
+
+def all_views(
+    arm: Arm, solved: Mapping[str, Solved], after: Seen, rows: Sequence[int] | None = None
+) -> tuple[dict[str, Settled], list[View], list[Solved]]:
+    """:func:`views_after` of every camera that can be compared: the cameras now, all outlines, what they rest on.
 
     Raises:
         CannotTellError: Where no camera's pictures can be compared.
@@ -132,7 +139,7 @@ def explain(arm: Arm, solved: Mapping[str, Solved], after: Mapping[str, tuple[Ar
     used: list[Solved] = []
     for name, camera in solved.items():
         try:
-            settled[name], seen = views_after(arm, camera, *after[name], number=len(used))
+            settled[name], seen = views_after(arm, camera, *after[name], number=len(used), rows=rows)
         except CannotTellError as reason:
             refused.append(f"{name}: {reason}")
             continue
@@ -140,8 +147,28 @@ def explain(arm: Arm, solved: Mapping[str, Solved], after: Mapping[str, tuple[Ar
         used.append(camera)
     if not views:
         raise CannotTellError("; ".join(refused))
+    return settled, views, used
+
+
+def unmoved(settled: Mapping[str, Settled]) -> Scene:
+    """The cameras as they stand now, nothing else changed."""
     cameras = tuple(place.camera for place in settled.values() if place.camera is not None)
-    start = Scene(cameras, np.zeros(len(JOINTS)), np.zeros(BASE_PARAMETERS))
+    return Scene(cameras, np.zeros(len(JOINTS)), np.zeros(BASE_PARAMETERS))
+
+
+def explain(arm: Arm, solved: Mapping[str, Solved], after: Seen) -> Explained:
+    """Explain what several cameras see now by what they saw in the recording.
+
+    Args:
+        arm: The model.
+        solved: By camera, see :func:`~lerobot_diagnostics.sight.solve.solve_camera`.
+        after: What they see now.
+
+    Raises:
+        CannotTellError: Where no camera's pictures can be compared.
+    """
+    settled, views, used = all_views(arm, solved, after)
+    start = unmoved(settled)
     weights = prior(OFF_PRIOR)
     try:
         nothing = fit(arm, start, views, free(), weights, WIDTHS_PX[-1:])
