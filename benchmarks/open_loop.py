@@ -8,7 +8,8 @@ Measured in turn, several rounds, median of the ratios:
     ours   lerobot_diagnostics.openloop.evaluate: looks batched, only their pictures decoded, in the background
     (a)    the loop people write: dataset[i], preprocessor, select_action, postprocessor, every frame
     (b)    one look per horizon, batch 1, but every frame of every camera read
-    (c)    the forward passes alone, batched, on observations already in memory: the limit
+    (c)    the forward passes alone, batched, on observations already in memory: the limit of what reading and
+           batching can do (ours also folds ACT's frozen normalisation into its convolutions, so it can go below)
 
 The policy is LeRobot's default ACT with random weights (its speed does not depend on them), executing 100 or 20 actions
 per look; the videos are written by LeRobot's own recorder, with its usual two-frame GOP and with a long one.

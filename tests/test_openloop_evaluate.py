@@ -48,6 +48,9 @@ class Policy:
         self.horizon, self.shift, self.use_picture = horizon, shift, use_picture
         self.batches = []
 
+    def modules(self):
+        return iter(())  # no network: nothing to fold
+
     def reset(self):
         from collections import deque
 

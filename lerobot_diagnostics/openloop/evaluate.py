@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.openloop.checkpoint import WEIGHTS, CheckpointRef, LoadedPolicy
+from lerobot_diagnostics.openloop.folding import folded
 from lerobot_diagnostics.openloop.predict import (
     PROVEN_TYPES,
     ExecutionPlan,
@@ -294,27 +296,30 @@ def _run(
     advance = progress(sum(len(r.episode) for r in results) * len(group), ", ".join(labels))
     evaluation.passes += 1
     waiting = clock()
-    for looks, window in look_batches([r.episode for r in results], plan, binding, batch_size):
-        started = clock()
-        evaluation.timings["decode_wait_s"] += started - waiting
-        for label, predictor in zip(labels, group, strict=True):
-            frames = 0
-            if plan.mode is Mode.CHUNKS:
-                chunks = predictor.chunks(window)
-                for (position, frame), actions in zip(looks, chunks, strict=True):
-                    target = results[position].predicted[label][frame : frame + plan.horizon]
-                    target[:] = actions[: len(target)]
-                    frames += len(target)
-            else:
-                act = predictor.ensembled if plan.mode is Mode.ENSEMBLE else predictor.stepped
-                actions = act(window[-1], start=looks[0].frame == 0)
-                results[looks[0].position].predicted[label][[look.frame for look in looks]] = actions
-                frames = len(looks)
-            advance(frames)
-            for position, frame in looks:
-                results[position].done[label] = frame == results[position].looks[label][-1]
-        waiting = clock()
-        evaluation.timings["predict_s"] += waiting - started
+    with contextlib.ExitStack() as stack:
+        for predictor in group:
+            stack.enter_context(folded(predictor.loaded.policy))
+        for looks, window in look_batches([r.episode for r in results], plan, binding, batch_size):
+            started = clock()
+            evaluation.timings["decode_wait_s"] += started - waiting
+            for label, predictor in zip(labels, group, strict=True):
+                frames = 0
+                if plan.mode is Mode.CHUNKS:
+                    chunks = predictor.chunks(window)
+                    for (position, frame), actions in zip(looks, chunks, strict=True):
+                        target = results[position].predicted[label][frame : frame + plan.horizon]
+                        target[:] = actions[: len(target)]
+                        frames += len(target)
+                else:
+                    act = predictor.ensembled if plan.mode is Mode.ENSEMBLE else predictor.stepped
+                    actions = act(window[-1], start=looks[0].frame == 0)
+                    results[looks[0].position].predicted[label][[look.frame for look in looks]] = actions
+                    frames = len(looks)
+                advance(frames)
+                for position, frame in looks:
+                    results[position].done[label] = frame == results[position].looks[label][-1]
+            waiting = clock()
+            evaluation.timings["predict_s"] += waiting - started
 
 
 class Ablation(NamedTuple):
@@ -385,4 +390,5 @@ def ablate_pictures(
         return np.roll(pictures, len(pictures) // 2, axis=0)
 
     recorded = np.stack([evaluation.episodes[p].episode.actions[f : f + horizon] for p, f in chosen])
-    return Ablation(recorded.astype(np.float32), predict(lambda same: same), predict(blank), predict(exchanged))
+    with folded(loaded.policy):
+        return Ablation(recorded.astype(np.float32), predict(lambda same: same), predict(blank), predict(exchanged))
