@@ -4,8 +4,9 @@
 
 Both replay the same episode at 30 Hz on the servo rig (tests/rig, POSIX only). Ours has two 640×480 network cameras,
 writes what the viewer shows to an .rrd file and records an mp4; stock has neither, because lerobot-replay takes no
-network cameras and shows nothing. "bare" is ours with the cameras only. The runs alternate. How late command k is
-counts from k / 30 s after the start, the start being where the most punctual command puts it.
+network cameras and shows nothing. "bare" is ours with the cameras only, "joints" without: what is left is the rig's
+own. The runs alternate. How late command k is counts from k / 30 s after the start, the start being where the most
+punctual command puts it: on the wire, as the rig's servos see it, and as handed to the robot, which stock does not tell.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray | No
             code = "from lerobot.scripts.lerobot_replay import main; main()"
             command = [sys.executable, "-c", code, *arguments, "--dataset.repo_id=local/data", "--play_sounds=false"]
         else:
-            cameras = ", ".join(f"{camera}: {publisher[camera]}" for camera in ("front", "wrist"))
+            cameras = (
+                "" if name == "joints" else ", ".join(f"{camera}: {publisher[camera]}" for camera in ("front", "wrist"))
+            )
             command = [sys.executable, "-m", "lerobot_diagnostics.cli.replay_compare", *arguments]
             command += [f"--robot.cameras={{{cameras}}}", "--speed=1", "--yes=true", "--return_to_start=false"]
             command += [f"--output_dir={folder / f'{name}{run}'}"]
@@ -89,7 +92,12 @@ def play(name: str, folder: Path, data: Path, run: int) -> tuple[np.ndarray | No
             reason = (done.stderr.strip() or done.stdout.strip()).splitlines()
             return None, f"exit code {done.returncode}: {reason[-1] if name == 'stock' else ' '.join(reason[:4])}"
         times = np.array([write.time_s for write in rig.bank.writes("Goal_Position")])
-    return times, done.stdout
+    said = done.stdout
+    if name != "stock":
+        report = json.loads((folder / f"{name}{run}" / "report.json").read_text(encoding="utf-8"))
+        late = next(f["evidence"] for f in report["findings"] if "late_p99_ms" in f["evidence"])
+        said += f"\nhanded over p99 {late['late_p99_ms']:.2f} worst {late['late_worst_ms']:.2f}"
+    return times, said
 
 
 def main() -> None:
@@ -103,7 +111,7 @@ def main() -> None:
         publish()
         return
     frames = round(arguments.seconds * FPS)
-    rows: dict[str, list[tuple[float, ...]]] = {"stock": [], "ours": [], "bare": []}
+    rows: dict[str, list[tuple[float, ...]]] = {"stock": [], "ours": [], "bare": [], "joints": []}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         data = make_dataset(
@@ -121,11 +129,12 @@ def main() -> None:
                 error = (error - error.min()) * 1000
                 gap = np.abs(np.diff(times) - 1 / FPS) * 1000
                 rows[name].append((*np.percentile(error, [50, 99]), error.max(), *np.percentile(gap, [99])))
-                dropped = next((line for line in said.splitlines() if "not shown" in line), "")
+                rest = "; ".join(line for line in said.splitlines() if "not shown" in line or "handed over" in line)
                 print(
-                    f"{name:6} run {run}: late p50/p99/worst, period error p99, ms",
+                    f"{name:6} run {run}: on the wire late p50/p99/worst, period error p99, ms",
                     np.round(rows[name][-1], 2),
-                    dropped,
+                    rest,
+                    flush=True,
                 )
     for name, values in rows.items():
         print(

@@ -199,6 +199,7 @@ def _loop(take: Take, label: str) -> Finding:
         "wanted_hz": wanted,
         "achieved_hz": achieved,
         "late_p95_ms": float(np.percentile(late, 95)) if len(late) else None,
+        "late_p99_ms": float(np.percentile(late, 99)) if len(late) else None,
         "late_worst_ms": float(late.max()) if len(late) else None,
         "jitter_p95_ms": float(np.percentile(np.abs(gaps - take.plan.period_s), 95)) * 1000,
     }
