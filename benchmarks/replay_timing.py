@@ -6,7 +6,8 @@ Both replay the same episode at 30 Hz on the servo rig (tests/rig, POSIX only). 
 writes what the viewer shows to an .rrd file and records an mp4; stock has neither, because lerobot-replay takes no
 network cameras and shows nothing. "bare" is ours with the cameras only, "joints" without: what is left is the rig's
 own. The runs alternate. How late command k is counts from k / 30 s after the start, the start being where the most
-punctual command puts it: on the wire, as the rig's servos see it, and as handed to the robot, which stock does not tell.
+punctual command puts it: on the wire, as the rig's servos see it, and as handed to the robot, which stock does not
+tell.
 """
 
 from __future__ import annotations
