@@ -29,6 +29,7 @@ from lerobot_diagnostics.openloop.checkpoint import (
     CheckpointRef,
     LoadedPolicy,
     find_checkpoints,
+    load_config,
     load_policy,
 )
 from lerobot_diagnostics.openloop.session import Session, check_episodes, open_session
@@ -109,7 +110,8 @@ def diagnose(
         soak_s: How long arm and cameras are read.
 
     Raises:
-        UsageError: When the checkpoint or the data set that was named cannot be opened, or an episode does not exist.
+        UsageError: When the checkpoint or the data set that was named cannot be opened, a ``--policy.*`` setting
+            does not fit, or an episode does not exist.
     """
     ladder = Ladder(inputs, output_dir, versions, clock, sleep, soak_s)
     return summarize(climb(ladder.rungs(), say, clock), inputs, versions)
@@ -132,6 +134,8 @@ class Ladder:
         self.refs: Sequence[CheckpointRef] = find_checkpoints(inputs.policy_path) if inputs.policy_path else []
         self.session: Session | None = None
         self.recording: Recording | None = None
+        if self.refs and inputs.policy_overrides:
+            load_config(self.refs[-1], overrides=inputs.policy_overrides)  # a wrong flag is no finding
         named: dict[str, Any] = {
             "repo_id": inputs.repo_id, "root": inputs.root, "revision": inputs.revision, "convert": inputs.convert,
         }  # fmt: skip
