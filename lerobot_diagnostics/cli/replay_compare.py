@@ -275,6 +275,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
 @contextlib.contextmanager
 def _pump(run: _Run, pairs: Any, arm: Any) -> Iterator[Pump]:
     """The thread that shows and records, with what was asked for."""
+    from lerobot_diagnostics.replay.plan import unit_word
     from lerobot_diagnostics.replay.pump import Pump, Sink
     from lerobot_diagnostics.replay.sinks import Mp4, Viewer
 
@@ -285,7 +286,7 @@ def _pump(run: _Run, pairs: Any, arm: Any) -> Iterator[Pump]:
         viewer = Viewer(
             run.folder / "replay.rrd",
             keys=plan.positions,
-            units=[arm.joints[key].unit.value for key in plan.positions],
+            units=[unit_word(key, arm.joints) for key in plan.positions],
             cameras=[camera for camera, key in pairs.items() if plan.episode.has_videos(key)],
             display=cfg.display_data,
             save=cfg.save_rrd,

@@ -108,7 +108,7 @@ def _joint_table(side: Side, scores: Sequence[JointScore]) -> Table:
     ]  # fmt: skip
     rows = [
         [
-            s.name, s.unit, s.mae, s.rmse, s.bias, 100 * s.error_over_range, s.correlation, s.lag_frames,
+            s.name, s.unit or "?", s.mae, s.rmse, s.bias, 100 * s.error_over_range, s.correlation, s.lag_frames,
             baseline(s, HOLD), baseline(s, TRAIN_MEAN), baseline(s, MEAN_TRAJECTORY),
         ]
         for s in scores
