@@ -210,11 +210,19 @@ def test_no_camera_at_all_ends_with_the_first_reason(guarded, capsys):
         "--robot.port=x",
         "--robot.cameras={front: {type: opencv, index_or_path: 77, width: 320, height: 240, fps: 30}}",
     ]
-    assert command(f"--policy.path={guarded}", *flags) == 2
+    assert command(f"--policy.path={guarded}", *flags, f"--output_dir={tmp_path / 'out'}") == 2
     assert "/dev/video77" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_machine_without_cameras_is_listed_as_such(tmp_path, monkeypatch):
+def test_an_output_folder_in_use_is_refused_before_anything_is_written(policy, tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("precious")
+    assert command(f"--policy.path={policy}", f"--attach_to={tmp_path / 'new'}", f"--output_dir={tmp_path}") == 2
+    assert "--output_dir" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_machine_without_cameras_is_listed_as_such(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("lerobot_diagnostics.guard.devices.list_devices", list)
     assert command("--list=true", f"--output_dir={tmp_path / 'out'}") == 0
     told = report(tmp_path / "out")

@@ -274,6 +274,7 @@ def test_a_missing_port_is_said(tmp_path, data, capsys):
         argv = command(rig, tmp_path, data, "--robot.port=/dev/no-such-port")
         assert run(*argv) == 2
     assert "--robot.port=/dev/no-such-port does not exist" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_attempts_are_compared_with_each_other(tmp_path, data):
