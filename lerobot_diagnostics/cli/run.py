@@ -12,7 +12,6 @@ import io
 import json
 import logging
 import pkgutil
-import re
 import sys
 import tempfile
 import traceback
@@ -44,7 +43,8 @@ def run_command[Config](
 
     Args:
         config_class: The draccus dataclass that the flags fill.
-        body: The command itself. It prints and writes; a :class:`Report` it returns gives the exit code.
+        body: The command itself. It prints and writes; a :class:`Report` it returns gives the exit code: 130 where its
+            results say "interrupted".
         argv: The flags without the program's name; those of the process by default.
         command: The name the user typed, e.g. ``lerobot-open-loop-eval``.
         hardware: Import every robot and camera type of LeRobot, so that ``--robot.type`` knows them.
@@ -86,7 +86,11 @@ def _run[Config](
     if config is None:  # --help
         return 0
     outcome = body(config)
-    return outcome.exit_code if isinstance(outcome, Report) else outcome
+    if not isinstance(outcome, Report):
+        return outcome
+    if outcome.results.get("interrupted"):  # what was found until then is written
+        raise KeyboardInterrupt
+    return outcome.exit_code
 
 
 def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | None:

@@ -19,7 +19,7 @@ from lerobot_diagnostics.diagnose.attribution import attribute, evidence_of, sil
 from lerobot_diagnostics.diagnose.clock import judge_clock, look, measure
 from lerobot_diagnostics.diagnose.features import robot_side
 from lerobot_diagnostics.diagnose.files import Files, judge_files, robot_units, saved_rename
-from lerobot_diagnostics.diagnose.ladder import Climbed, Outcome, Rung, climb, ladder_table
+from lerobot_diagnostics.diagnose.ladder import Climbed, Outcome, Rung, climb, interrupted, ladder_table
 from lerobot_diagnostics.diagnose.live import LiveRobot, open_for_reading
 from lerobot_diagnostics.diagnose.model import judge_model
 from lerobot_diagnostics.diagnose.views import judge_views, live_state, read_references
@@ -428,6 +428,11 @@ def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str,
         next_command=lambda finding: next_command(finding, inputs),
         healthy=_healthy(climbed),
     )
+    ended = interrupted(climbed)
+    if ended is not None:
+        cause = "undecided" if verdict.cause == "none_found" else verdict.cause
+        summary = f"Interrupted during {ended.name}. {verdict.summary}"
+        verdict = dataclasses.replace(verdict, cause=cause, summary=summary)
     return Report(
         command=COMMAND,
         verdict=verdict,
@@ -435,7 +440,9 @@ def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str,
         inputs=inputs.shown,
         versions=versions,
         timings={f"{step.rung.name.replace(' ', '_')}_s": step.seconds for step in climbed if not step.stopped},
-        results={"rules": evidence_of(found)} | {step.rung.name: dict(step.outcome.results) for step in climbed},
+        results={"rules": evidence_of(found)}
+        | {step.rung.name: dict(step.outcome.results) for step in climbed}
+        | ({"interrupted": ended.name} if ended is not None else {}),
         tables=[ladder_table(climbed), *(table for step in climbed for table in step.outcome.tables)],
         pictures=[picture for step in climbed for picture in step.outcome.pictures],
     )

@@ -156,7 +156,8 @@ def summarize(
     complete = [label for label, found in by_label.items() if found]
     if not complete:
         verdict = Verdict("undecided", "Stopped before one episode was predicted to its end.", (), ("everything",))
-        return Report(COMMAND, verdict, inputs=inputs or {}, versions=versions or {}), {}, []
+        cut = {"interrupted": evaluation.interrupted}
+        return Report(COMMAND, verdict, inputs=inputs or {}, versions=versions or {}, results=cut), {}, []
     label = complete[-1]
     reported = by_label[label]
     everything = np.concatenate([side.recorded for side in reported.values()])
@@ -245,6 +246,7 @@ def summarize(
         },
         "baselines": {"read_from": baselines.source, "train_mean": baselines.train_mean},
         "decode_passes": evaluation.passes,
+        "interrupted": evaluation.interrupted,
     }  # fmt: skip
     report = Report(
         command=COMMAND,
