@@ -87,6 +87,8 @@ def test_nothing_changed_is_said_so(before, tmp_path):
     assert "Nothing has changed" in report["verdict"]["summary"]
     passed = {(f["code"], f["subject"]) for f in report["findings"] if f["status"] == "pass"}
     assert {("MOVED", "front"), ("SWAPPED", "top"), ("TRACKING", "servos")} <= passed
+    light = next(f for f in report["findings"] if f["code"] == "LIGHTING")
+    assert "light as in the snapshot" in light["summary"]
 
 
 def test_a_knocked_camera_is_told_in_pixels(before, tmp_path):
