@@ -84,6 +84,7 @@ def test_attaching_says_what_it_did_and_warns_of_pushing(policy, tmp_path, capsy
     flags = [f"--policy.path={policy}", f"--attach_to={tmp_path / 'new'}", "--every_s=5", "--actions={MOVED: block}"]
     assert command(*flags, f"--output_dir={tmp_path / 'out'}") == 0
     said = capsys.readouterr().out
+    assert f"{COMMAND}: guarded " in said and "no fault found" not in said
     assert "1 large files linked" in said
     assert "--detach=true" in said
     entry = guard_of(tmp_path / "new")
@@ -204,7 +205,7 @@ def test_mistakes_end_in_one_line(flags, said, data, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
-def test_no_camera_at_all_ends_with_the_first_reason(guarded, capsys):
+def test_no_camera_at_all_ends_with_the_first_reason(guarded, tmp_path, capsys):
     flags = [
         "--robot.type=so101_follower",
         "--robot.port=x",
@@ -228,6 +229,9 @@ def test_a_machine_without_cameras_is_listed_as_such(tmp_path, monkeypatch, caps
     told = report(tmp_path / "out")
     assert told["tables"][0]["note"] == "The operating system lists no camera."
     assert told["verdict"]["cause"] == "none_found"
+    said = capsys.readouterr().out
+    assert f"{COMMAND}: cameras listed " in said
+    assert "Cameras: The operating system lists no camera." in said and "stable path" not in said
 
 
 def test_a_simulation_is_asked_for_its_own_pictures(tmp_path, monkeypatch):

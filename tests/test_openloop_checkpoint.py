@@ -112,7 +112,10 @@ def test_a_checkpoint_from_before_processors_gets_lerobots_migration_command(one
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"type": "no_such_policy"}, "no_such_policy"), ({"n_heads": "many"}, "cannot be used: n_heads: Couldn't parse 'many' into an int")],
+    [
+        ({"type": "no_such_policy"}, "no_such_policy"),
+        ({"n_heads": "many"}, "cannot be used: n_heads: Couldn't parse 'many' into an int"),
+    ],
 )
 def test_a_config_lerobot_cannot_read_gives_one_line(one, change, says):
     config = json.loads((one / "config.json").read_text()) | change

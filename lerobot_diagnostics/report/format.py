@@ -116,6 +116,12 @@ def evidence_items(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
     return items
 
 
+def headline(summary: str) -> tuple[str, str]:
+    """A verdict's first sentence, and what follows it: more of it, and what to do."""
+    match = re.match(r"(.+?[.!?])\s+(?=[A-Z`])(.+)", summary, re.DOTALL)
+    return (match.group(1), match.group(2)) if match else (summary, "")
+
+
 def fix_parts(fix: str) -> list[tuple[bool, str]]:
     """A fix cut into (is a command, text), spaces kept. A command is in backticks, starts a line or follows ": "."""
     parts: list[tuple[bool, str]] = []
