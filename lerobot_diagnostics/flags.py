@@ -40,6 +40,12 @@ def in_the_users_terms(argv: Sequence[str], config_class: type | None = None) ->
         raise _usage_error(said.getvalue(), argv, config_class) from error
     except ParsingError as error:
         raise UsageError(_undecoded(error, argv), HELP) from error
+    except TypeError as error:
+        names = [word.partition("=")[0] for word in argv]
+        for whole in names:
+            if part := next((name for name in names if name.startswith(whole + ".")), ""):
+                raise UsageError(f"{whole} and {part} exclude each other.", f"Leave out {whole}.") from error
+        raise
 
 
 # ---- values that do not fit
@@ -64,13 +70,19 @@ def _undecoded(error: BaseException, argv: Sequence[str]) -> str:
         prefix = "the config file cannot be read: " if message.startswith("Failed to load config") else prefix
         outer, error = message, error.__cause__
     flag, inside = _typed_part(path, argv)
-    python = isinstance(error, AttributeError | TypeError | KeyError) and not outer.startswith("Couldn't instantiate")
-    if isinstance(error.__context__, ValueError) and isinstance(error, KeyError):
+    if isinstance(error, KeyError) and isinstance(error.__context__, ValueError):
         message = str(error.__context__)  # a name that an enumeration does not have
-    elif python:  # draccus read a value of another shape, and Python complained
+    elif _of_python(error) and not outer.startswith(("Couldn't instantiate", "Failed to load config")):
         typed = next((word for word in argv if word.partition("=")[0] == flag), flag or "the config file")
         return f"{typed}: something else stands where {{name: value, …}} belongs."
     return prefix + _said(message, flag, inside, argv)
+
+
+def _of_python(error: BaseException) -> bool:
+    """Whether draccus took a value for another shape and Python complained: no words for a user."""
+    from draccus.utils import ParsingError
+
+    return not isinstance(error, ParsingError) and type(error) is not Exception  # as which draccus raises its own
 
 
 def _said(message: str, flag: str, inside: str, argv: Sequence[str]) -> str:
@@ -99,7 +111,7 @@ def _said(message: str, flag: str, inside: str, argv: Sequence[str]) -> str:
     bare = re.match(r"Expected a dict for a choice class, got (.*)$", message)
     if bare:
         return f"{_place(bare.group(1), flag, argv)}: {bare.group(1)} stands where {{type: …}} belongs."
-    message = re.sub(r"^(Couldn't parse .* into an? \w+): .*", r"\1", message)
+    message = re.sub(r"^(Couldn't parse .* into an? \w+): .*", r"\1", message).replace(" into a int", " into an int")
     message = re.sub(r"^The given value='(.*)' is not of a valid input for a list type", r"'\1' is no list", message)
     return readable(f"{where}: {message}" if where else message)
 

@@ -336,6 +336,8 @@ OPENCV = "type: opencv, index_or_path: 0, width: 640, height: 480, fps: 30"
         (["so101_follower"], "missing: --robot.port."),
         ([None, "--robot.port=x"], "missing: --robot.type. Known: "),
         ([None, "--robot=3"], "--robot: 3 stands where {type: …} belongs."),
+        ([None, "--dataset=3", "--dataset.root=x"], "--dataset and --dataset.root exclude each other."),
+        ([None, "--rename_map=[abc]"], "--rename_map=[abc]: something else stands where"),
         ([None, "--rename_map=3"], "--rename_map=3: something else stands where {name: value, …} belongs."),
         ([None, "--dataset.episodes=[one]"], "--dataset.episodes: 0: Couldn't parse 'one' into an int."),
         ([None, "--fps=[30]"], "--fps: Couldn't parse '[30]' into a float."),

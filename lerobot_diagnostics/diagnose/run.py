@@ -422,13 +422,14 @@ def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str,
     unseen = inputs.robot is not None and inputs.baseline is None and inputs.after is None and not inputs.replay
     not_looked = [ZEROS] if unseen else []
     not_looked += [f"{step.rung.name}: {step.stopped}" for step in climbed if step.stopped]
+    ended = interrupted(climbed)
+    again = "run it again, to its end." if ended is not None else ""
     verdict = attribute(
         found,
         not_looked=not_looked,
-        next_command=lambda finding: next_command(finding, inputs),
+        next_command=lambda finding: again if again and finding is None else next_command(finding, inputs),
         healthy=_healthy(climbed),
     )
-    ended = interrupted(climbed)
     if ended is not None:
         cause = "undecided" if verdict.cause == "none_found" else verdict.cause
         summary = f"Interrupted during {ended.name}. {verdict.summary}"
