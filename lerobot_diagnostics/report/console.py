@@ -131,9 +131,11 @@ def verdict_status(report: Report) -> Status:
 
 
 def verdict_title(report: Report) -> str:
-    """The verdict in two or three words; what was done, where ``results["done"]`` says so and no fault was found."""
-    words = {"none_found": report.results.get("done", "no fault found"), "undecided": "cannot tell"}
-    return str(words.get(report.verdict.cause, f"cause: {report.verdict.cause}"))
+    """The verdict in two or three words; where nothing was judged, ``results["done"]`` says what was done instead."""
+    words = {"none_found": "no fault found", "undecided": "cannot tell"}
+    if report.verdict.cause not in words:
+        return f"cause: {report.verdict.cause}"
+    return str(report.results.get("done", words[report.verdict.cause]))
 
 
 def passed(report: Report) -> list[Finding]:
