@@ -84,6 +84,7 @@ def test_attaching_says_what_it_did_and_warns_of_pushing(policy, tmp_path, capsy
     flags = [f"--policy.path={policy}", f"--attach_to={tmp_path / 'new'}", "--every_s=5", "--actions={MOVED: block}"]
     assert command(*flags, f"--output_dir={tmp_path / 'out'}") == 0
     said = capsys.readouterr().out
+    assert f"{COMMAND}: guarded " in said and "no fault found" not in said
     assert "1 large files linked" in said
     assert "--detach=true" in said
     entry = guard_of(tmp_path / "new")
@@ -204,22 +205,33 @@ def test_mistakes_end_in_one_line(flags, said, data, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
-def test_no_camera_at_all_ends_with_the_first_reason(guarded, capsys):
+def test_no_camera_at_all_ends_with_the_first_reason(guarded, tmp_path, capsys):
     flags = [
         "--robot.type=so101_follower",
         "--robot.port=x",
         "--robot.cameras={front: {type: opencv, index_or_path: 77, width: 320, height: 240, fps: 30}}",
     ]
-    assert command(f"--policy.path={guarded}", *flags) == 2
+    assert command(f"--policy.path={guarded}", *flags, f"--output_dir={tmp_path / 'out'}") == 2
     assert "/dev/video77" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_machine_without_cameras_is_listed_as_such(tmp_path, monkeypatch):
+def test_an_output_folder_in_use_is_refused_before_anything_is_written(policy, tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("precious")
+    assert command(f"--policy.path={policy}", f"--attach_to={tmp_path / 'new'}", f"--output_dir={tmp_path}") == 2
+    assert "--output_dir" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_machine_without_cameras_is_listed_as_such(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("lerobot_diagnostics.guard.devices.list_devices", list)
     assert command("--list=true", f"--output_dir={tmp_path / 'out'}") == 0
     told = report(tmp_path / "out")
     assert told["tables"][0]["note"] == "The operating system lists no camera."
     assert told["verdict"]["cause"] == "none_found"
+    said = capsys.readouterr().out
+    assert f"{COMMAND}: cameras listed " in said
+    assert "Cameras: The operating system lists no camera." in said and "stable path" not in said
 
 
 def test_a_simulation_is_asked_for_its_own_pictures(tmp_path, monkeypatch):

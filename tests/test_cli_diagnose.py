@@ -129,6 +129,42 @@ def test_a_setup_file_that_is_there_is_refused_before_anything_is_looked_at(made
     assert (said.out, "--save_setup" in said.err) == ("", True)
 
 
+def test_ctrl_c_writes_what_was_found_until_then(made, tmp_path, monkeypatch, capsys):
+    def stop(*_args, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lerobot_diagnostics.diagnose.run.judge_clock", stop)
+    code, report = run(monkeypatch, tmp_path / "out", f"--policy.path={made / 'model'}")
+    assert code == 130
+    found = {row[0]: row[2] for row in report["tables"][0]["rows"]}
+    assert (found["clock"], found["open loop"]) == ("interrupted", "not run: interrupted")
+    assert "passed" in found["files"] and "MISSING_FILES" in codes(report, "pass")
+    assert report["verdict"]["summary"].startswith("Interrupted during clock. ")
+    assert report["verdict"]["cause"] == "undecided" and "Next: run it again" in report["verdict"]["summary"]
+    said = capsys.readouterr()
+    assert said.err == "lerobot-diagnose: interrupted.\n" and "Interrupted during clock." in said.out
+
+
+def test_ctrl_c_while_predicting_ends_the_ladder(made, tmp_path, monkeypatch):
+    def stop(*_args, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lerobot_diagnostics.openloop.evaluate._run", stop)  # kept by evaluate
+    code, report = run(monkeypatch, tmp_path / "out", f"--policy.path={made / 'model'}")
+    assert (code, report["results"]["interrupted"]) == (130, "open loop")
+
+
+@pytest.mark.parametrize("setting", ["--policy.n_action_steps=99", "--policy.n_action_steps=x", "--policy.steps=3"])
+def test_a_setting_that_does_not_fit_the_policy_is_one_line_before_anything_is_looked_at(
+    made, tmp_path, monkeypatch, capsys, setting
+):
+    code, report = run(monkeypatch, tmp_path / "new" / "out", f"--policy.path={made / 'model'}", setting)
+    said = capsys.readouterr()
+    assert (code, report, said.out) == (2, None, "")
+    assert setting.partition("=")[0] in said.err and said.err.count("\n") == 1
+    assert not (tmp_path / "new").exists()  # nor a folder for nothing
+
+
 SIM = ("--robot.type=so101_sim", "--robot.id=none")
 
 

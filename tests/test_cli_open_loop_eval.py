@@ -78,6 +78,18 @@ def test_a_sweep_reports_both_sides_and_a_random_policy_fails(made, tmp_path, mo
     assert "Checkpoints" in out
 
 
+def test_ctrl_c_writes_the_report_and_ends_as_an_interruption(made, tmp_path, monkeypatch, capsys):
+    def stop(*_args, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lerobot_diagnostics.openloop.evaluate._run", stop)
+    path = f"--policy.path={made / 'checkpoints' / '000100' / 'pretrained_model'}"
+    assert run(monkeypatch, path, f"--output_dir={tmp_path / 'out'}") == 130
+    verdict = json.loads((tmp_path / "out" / "report.json").read_text())["verdict"]
+    assert verdict["summary"] == "Stopped before one episode was predicted to its end."
+    assert capsys.readouterr().err.splitlines()[-1] == "lerobot-open-loop-eval: interrupted."
+
+
 def test_overrides_episodes_and_root_are_taken(made, tmp_path, monkeypatch):
     flags = ("--policy.n_action_steps=2", "--dataset.episodes=[1]", f"--dataset.root={made / 'data'}")
     path = f"--policy.path={made / 'checkpoints' / '000100' / 'pretrained_model'}"

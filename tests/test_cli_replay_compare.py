@@ -133,7 +133,8 @@ def test_a_dry_run_touches_no_port(tmp_path, data, capsys):
     with ServoRig() as rig:
         assert run(*command(rig, tmp_path, data, "--dry_run=true")) == 0
         assert rig.bank.requests == 0
-    assert "recorded start" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "recorded start" in said and "lerobot-replay-compare: nothing was sent" in said
 
 
 def test_align_only_measures_the_views_and_sends_no_goal(tmp_path):
@@ -274,6 +275,7 @@ def test_a_missing_port_is_said(tmp_path, data, capsys):
         argv = command(rig, tmp_path, data, "--robot.port=/dev/no-such-port")
         assert run(*argv) == 2
     assert "--robot.port=/dev/no-such-port does not exist" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_attempts_are_compared_with_each_other(tmp_path, data):

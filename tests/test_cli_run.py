@@ -290,3 +290,95 @@ def test_a_flag_that_is_no_yaml_is_named_itself(capsys):
     assert code == 2
     assert flag in said
     assert "config_path" not in said
+
+
+OPENCV = "type: opencv, index_or_path: 0, width: 640, height: 480, fps: 30"
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            ["so101_sim", "--robot.cameras=3"],
+            "--robot.cameras=3: something else stands where {name: value, …} belongs.",
+        ),
+        (["so101_sim", "--robot.cameras={front: 3}"], "--robot.cameras={front: 3}: something else stands where"),
+        (["so101_sim", "--robot.cameras={front: {frnt: {}}}"], "--robot.cameras: front: `frnt` is no setting of Sim"),
+        (
+            ["so101_sim", "--robot.cameras={front: {width: wide}}"],
+            "--robot.cameras: front.width: Couldn't parse 'wide'",
+        ),
+        (["so101_sim", "--robot.faults.swap=front"], "--robot.faults.swap: 'front' is no list."),
+        (["so101_follower", "--robot.cameras={front: 3}"], "--robot.cameras: front: 3 stands where {type: …} belongs."),
+        (["so101_follower", "--robot.cameras={front: {frnt: {}}}"], "front: {'frnt': {}} names no type. Known: "),
+        (
+            ["so101_follower", "--robot.cameras={front: {type: opencv, indx: 0}}"],
+            "front: `indx` is no setting of OpenCV",
+        ),
+        (["so101_follower", "--robot.cameras={front: {type: opencv, indx: 0}}"], "index_or_path, "),
+        (
+            ["so101_follower", "--robot.cameras={front: {type: opencvv}}"],
+            "front: type opencvv is not known. Did you mean",
+        ),
+        (["so101_follower", "--robot.cameras={front: {type: opencv}}"], "--robot.cameras: front lacks index_or_path."),
+        (
+            ["so101_follower", f"--robot.cameras={{a: {{{OPENCV}, color_mode: pink}}}}"],
+            "expected to be in ['rgb', 'bgr']",
+        ),
+        (
+            ["so101_follower", f"--robot.cameras={{a: {{{OPENCV}, warmup_s: x}}}}"],
+            "--robot.cameras: a.warmup_s: Couldn't",
+        ),
+        (["so101_follower", "--robot.use_degrees=maybe"], "--robot.use_degrees: Couldn't parse 'maybe' into a bool."),
+        (["so101_follower", "--robot.max_relative_target=far"], "--robot.max_relative_target: Couldn't parse 'far'"),
+        (["so101_follower", "--robot.prt=x"], "unknown flag --robot.prt. Did you mean --robot.port?"),
+        (["so_101", "--robot.port=x"], "--robot.type=so_101 is not known. Did you mean so101_"),
+        (["so101_follower"], "missing: --robot.port."),
+        ([None, "--robot.port=x"], "missing: --robot.type. Known: "),
+        ([None, "--robot=3"], "--robot: 3 stands where {type: …} belongs."),
+        ([None, "--dataset=3", "--dataset.root=x"], "--dataset and --dataset.root exclude each other."),
+        ([None, "--rename_map=[abc]"], "--rename_map=[abc]: something else stands where"),
+        ([None, "--rename_map=3"], "--rename_map=3: something else stands where {name: value, …} belongs."),
+        ([None, "--dataset.episodes=[one]"], "--dataset.episodes: 0: Couldn't parse 'one' into an int."),
+        ([None, "--fps=[30]"], "--fps: Couldn't parse '[30]' into a float."),
+        ([None, "--dataset.convert=[1]"], "--dataset.convert: Couldn't parse '[1]' into a bool."),
+    ],
+)
+def test_a_value_of_the_wrong_form_is_one_line_that_names_its_flag(capsys, flags, says):
+    from lerobot_diagnostics.cli.diagnose import DiagnoseConfig
+
+    kind, *rest = flags
+    port = ["--robot.port=x"] if kind == "so101_follower" and len(flags) > 1 else []
+    argv = [*([f"--robot.type={kind}"] if kind else []), *port, *rest]
+    assert run_command(DiagnoseConfig, lambda _cfg: 0, argv, command="lerobot-diagnose", hardware=True) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1), err
+    assert says in err
+    assert not [word for word in ("<class", "Error", "object", "given types", "Underlying", "  ") if word in err], err
+
+
+def test_values_of_the_right_form_are_taken(capsys):
+    from lerobot_diagnostics.cli.diagnose import DiagnoseConfig
+
+    seen = []
+    argv = ["--robot.type=so101_follower", "--robot.port=x", f"--robot.cameras={{front: {{{OPENCV}}}}}", "--fps=30"]
+    body = lambda cfg: seen.append(cfg) or 0  # noqa: E731
+    assert run_command(DiagnoseConfig, body, argv, command="lerobot-diagnose", hardware=True) == 0
+    assert (seen[0].robot.cameras["front"].width, seen[0].fps) == (640, 30.0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_robot_in_a_config_file_is_judged_the_same(capsys, tmp_path):
+    from lerobot_diagnostics.cli.diagnose import DiagnoseConfig
+
+    (tmp_path / "c.yaml").write_text("robot:\n  type: so101_sim\n  cameras: {front: {width: wide}}\n")
+    argv = [f"--config_path={tmp_path / 'c.yaml'}"]
+    assert run_command(DiagnoseConfig, lambda _cfg: 0, argv, command="lerobot-diagnose", hardware=True) == 2
+    assert "--robot.cameras.front.width: Couldn't parse 'wide' into an int." in capsys.readouterr().err
+
+
+def test_a_report_that_was_cut_short_ends_as_an_interruption(capsys):
+    cut = Report("lerobot-x", Verdict("undecided", "x"), results={"interrupted": "devices"})
+    assert run(body=lambda _config: cut) == 130
+    assert capsys.readouterr() == ("", "lerobot-x: interrupted.\n")
+    assert run(body=lambda _config: Report("lerobot-x", Verdict("undecided", "x"), results={"interrupted": False})) == 0

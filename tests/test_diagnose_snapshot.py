@@ -87,6 +87,8 @@ def test_nothing_changed_is_said_so(before, tmp_path):
     assert "Nothing has changed" in report["verdict"]["summary"]
     passed = {(f["code"], f["subject"]) for f in report["findings"] if f["status"] == "pass"}
     assert {("MOVED", "front"), ("SWAPPED", "top"), ("TRACKING", "servos")} <= passed
+    light = next(f for f in report["findings"] if f["code"] == "LIGHTING")
+    assert "light as in the snapshot" in light["summary"]
 
 
 def test_a_knocked_camera_is_told_in_pixels(before, tmp_path):
@@ -160,3 +162,15 @@ def test_what_is_no_snapshot_is_refused(tmp_path):
         snapshot.load(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
         snapshot.load(tmp_path / "none.json")
+
+
+def test_an_arm_that_is_not_there_leaves_no_folder(tmp_path, monkeypatch, capsys):
+    flags = [
+        "--robot.type=so101_follower",
+        "--robot.port=/dev/no-such-port",
+        f"--output_dir={tmp_path / 'new' / 'out'}",
+    ]
+    monkeypatch.setattr("sys.argv", ["lerobot-setup-snapshot", *flags])
+    assert main() == 2
+    assert "--robot.port=/dev/no-such-port does not exist" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

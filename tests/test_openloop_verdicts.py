@@ -1,5 +1,6 @@
 """Each fault is named on the right joint; a good policy is left alone."""
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ from lerobot_diagnostics.findings import Status
 from lerobot_diagnostics.openloop import judge
 from lerobot_diagnostics.openloop.metrics import MeanTrajectory
 from lerobot_diagnostics.openloop.verdicts import CODES
+from lerobot_diagnostics.report.format import evidence_items
 
 NAMES = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "gripper"]
 UNITS = ["°"] * 4 + ["%"]
@@ -65,6 +67,17 @@ def test_good_policy_passes_everything_it_can():
     assert faults(findings) == {}
     assert {f.code for f in findings if f.status is not Status.PASS} == {"MEAN_REPLAY"}  # one episode cannot tell
     assert the(findings, "MEAN_REPLAY").status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("units", "says"),
+    [(None, r"predicted 8(\.\d+)? too high"), (["±100"] * 4 + ["0–100"], r"predicted 8(\.\d+)? of ±100 too high")],
+)
+def test_a_unit_that_is_not_known_is_left_out_and_a_range_is_no_tolerance(units, says):
+    offset = the(check(Y, noisy(Y + np.array([8.0, 0, 0, 0, 0]), 0.002), units=units), "OFFSET")
+    assert re.search(says, offset.summary), offset.summary
+    assert "units everywhere" not in offset.summary and "  " not in offset.summary
+    assert dict(evidence_items(offset.evidence)).get("unit") == (units and "±100")
 
 
 def test_perfect_copy_is_no_fault():

@@ -132,3 +132,22 @@ def test_every_entry_point_names_a_function():
     for target in scripts.values():
         module, function = target.split(":")
         assert callable(getattr(importlib.import_module(module), function))
+
+
+@pytest.mark.parametrize("module", ["camera_guard", "diagnose", "open_loop_eval", "replay_compare", "setup_snapshot"])
+def test_ctrl_c_while_a_command_is_imported_is_one_line(module):
+    # Ctrl-C at the first import that takes time: nothing heavy may have been imported before.
+    code = f"""
+import builtins, sys
+stock = builtins.__import__
+def interrupting(name, *args, **kwargs):
+    if name.split(".")[0] in {{"lerobot", "numpy", "torch"}}:
+        raise KeyboardInterrupt
+    return stock(name, *args, **kwargs)
+builtins.__import__ = interrupting
+from lerobot_diagnostics.cli.launch import {module}
+sys.exit({module}())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    command = f"lerobot-{module.replace('_', '-')}"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"{command}: interrupted.\n")

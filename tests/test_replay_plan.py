@@ -154,8 +154,16 @@ def test_the_table_shows_live_beside_recorded(tmp_path):
     table = plan_table(plan, JOINTS, dict.fromkeys(KEYS, 1.0))
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["joint"] == KEYS[0] and row["unit"] == "°" and row["live"] == 1.0
-    assert row["first step (eased)"] == pytest.approx(abs(plan.pose(0)[KEYS[0]] - 1.0))
+    assert row["first step (eased)"] == pytest.approx(abs(plan.pose(0)[KEYS[0]] - 1.0), abs=0.005)
     assert "90 commands at 30 Hz" in table.note
+
+
+def test_the_table_rounds_what_was_computed_but_not_measured(tmp_path):
+    still = planned(tmp_path, states=lambda _e, n: np.zeros((n, 6)) + MIDDLE + 1e-6, actions=None)
+    table = plan_table(still, {}, dict.fromkeys(KEYS, 2.26e-06))
+    for row in table.rows:
+        assert all(value == round(value, 2) for value in row[2:]), row
+    assert [row[1] for row in table.rows] == ["?"] * 5 + ["0–100"]
 
 
 def test_unknown_robot_is_unknown_not_pass(tmp_path):

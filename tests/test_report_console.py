@@ -4,7 +4,7 @@ import pytest
 from rich.text import Text
 
 from lerobot_diagnostics.findings import Finding, Report, Table, Verdict
-from lerobot_diagnostics.report.console import make_console, print_report, verdict_status
+from lerobot_diagnostics.report.console import make_console, passed, print_report, verdict_status, verdict_title
 
 JOINTS = ["left_shoulder_pan.pos", "left_shoulder_lift.pos"]
 REPORT = Report(
@@ -129,3 +129,35 @@ def test_the_console_survives_odd_characters():
 def test_the_verdict_has_the_colour_of_what_it_rests_on(cause, because, expected):
     report = Report("x", Verdict(cause, "words", because), REPORT.findings)
     assert verdict_status(report) == expected
+
+
+def test_what_was_found_somewhere_is_not_listed_as_looked_for_in_vain():
+    findings = [
+        Finding("MOVED", "pass", "cameras", "top", "stands where it stood"),
+        Finding("MOVED", "warn", "cameras", "front", "has moved"),
+        Finding("SWAPPED", "pass", "cameras", "front", "shows its own view"),
+    ]
+    report = Report("x", Verdict("cameras", "front has moved", ["MOVED"]), findings)
+    assert "looked for and not found: SWAPPED\n" in printed(report)
+    assert "looked for" not in printed(Report("x", report.verdict, findings[:2]))
+    assert passed(report) == [findings[0], findings[2]]  # the page, which names subjects, lists both
+    same = [*findings, Finding("MOVED", "pass", "cameras", "front", "stands as in the snapshot")]
+    assert passed(Report("x", report.verdict, same)) == [findings[0], findings[2]]
+
+
+def test_a_table_without_rows_is_its_note_or_nothing():
+    report = Report("x", Verdict("none_found", "fine"), tables=[Table("Soak", ["device"], [])])
+    assert "Soak" not in printed(report) and "device" not in printed(report)
+    noted = Report("x", Verdict("none_found", "fine"), tables=[Table("Cameras", ["index"], [], "There is none.")])
+    assert "Cameras: There is none." in printed(noted) and "index" not in printed(noted)
+
+
+def test_what_was_done_is_the_title_where_nothing_was_judged():
+    done = Report("x", Verdict("none_found", "the checkpoint is guarded"), results={"done": "guarded"})
+    assert "x: guarded" in printed(done) and "no fault found" not in printed(done)
+    assert verdict_title(Report("x", Verdict("cameras", "w"), results={"done": "guarded"})) == "cause: cameras"
+
+
+def test_the_verdicts_commands_are_shown_without_their_marks():
+    text = printed(Report("x", Verdict("none_found", "No fault was found. Next: `lerobot-replay-compare --speed=1`")))
+    assert "Next: lerobot-replay-compare --speed=1" in text and "`" not in text

@@ -1,6 +1,13 @@
 import pytest
 
-from lerobot_diagnostics.report.format import evidence_items, fix_parts, format_columns, format_value, hundredths
+from lerobot_diagnostics.report.format import (
+    evidence_items,
+    fix_parts,
+    format_columns,
+    format_value,
+    headline,
+    hundredths,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +40,29 @@ def test_what_was_rounded_to_hundredths_gets_no_further_digits():
     column = [[hundredths(value)] for value in (-3.98e-7, -0.0105, 0.0225, float("nan"))]
     assert format_columns(column, 1)[0] == [["0.00"], ["−0.01"], ["0.02"], ["–"]]
     assert format_columns([[-0.0105], [0.0225]], 1)[0] == [["−0.0105"], ["0.0225"]]
+
+
+def test_noise_beside_figures_is_zero_and_a_small_column_is_not():
+    column = [[40.0], [2.26e-06], [-3e-7], [12.5]]
+    assert format_columns(column, 1)[0] == [["40.00"], ["0.00"], ["0.00"], ["12.50"]]
+    assert format_columns([[2.26e-06], [3e-7]], 1)[0] == [["2.26e-06"], ["3.00e-07"]]
+
+
+def test_a_unit_that_is_not_known_is_not_said():
+    assert evidence_items({"rmse": 0.5, "unit": ""}) == [("rmse", "0.500")]
+    assert evidence_items({"rmse": 0.5, "unit": "rad"})[1] == ("unit", "rad")
+
+
+@pytest.mark.parametrize(
+    ("summary", "parts"),
+    [
+        ("One thing.", ("One thing.", "")),
+        ("step 2: off by 1.5°. Error: 3 %. Next: `x`", ("step 2: off by 1.5°.", "Error: 3 %. Next: `x`")),
+        ("elbow (see 1. below) is off", ("elbow (see 1. below) is off", "")),
+    ],
+)
+def test_a_verdict_is_its_first_sentence_and_the_rest(summary, parts):
+    assert headline(summary) == parts
 
 
 def test_a_short_row_is_padded():

@@ -171,3 +171,37 @@ def test_a_table_of_statuses_stands_under_the_verdict_with_its_pills(tmp_path):
     assert '<span class="pill unknown">unknown</span>' in text
     assert 'id="tables"' not in text  # nothing else to list there
     Page(text)
+
+
+def test_the_headline_is_the_verdict_and_the_advice_stands_below_it(tmp_path):
+    verdict = Verdict("cameras", "front has moved. Independent of it: LAG. Next: `lerobot-rollout --a=1`")
+    text = render_html(Report("lerobot-x", verdict), tmp_path)
+    assert "<h1>front has moved.</h1>" in text
+    assert re.findall(r'<div class="run"><code>(.*?)</code><button', text) == ["lerobot-rollout --a=1"]
+    assert '<div class="more">' not in render_html(Report("lerobot-x", Verdict("undecided", "nothing. yet")), tmp_path)
+    Page(text)
+
+
+def test_a_fault_found_in_a_subject_is_not_also_listed_as_passed(tmp_path):
+    findings = [
+        Finding("MOVED", "warn", "cameras", "front", "has moved"),
+        Finding("MOVED", "pass", "cameras", "front", "stands as then"),
+        Finding("MOVED", "pass", "cameras", "top", "stands where it stood"),
+    ]
+    words = "".join(Page(render_html(report(findings=findings), tmp_path)).words)
+    assert "1 check passed" in words and "1 pass" in words
+    assert "stands where it stood" in words and "stands as then" not in words
+
+
+def test_a_table_without_rows_is_not_drawn(tmp_path):
+    tables = [Table("Soak", ["device"], []), Table("Cameras", ["index"], [], "There is none.")]
+    page = Page(render_html(report(tables=tables), tmp_path))
+    assert not page.all("table")
+    assert "There is none." in "".join(page.words) and "Soak" not in "".join(page.words)
+
+
+def test_a_long_cell_is_shown_whole(tmp_path):
+    names = ", ".join(f"joint_{i}.pos" for i in range(8))
+    text = render_html(report(tables=[Table("Features", ["feature", "data set"], [["action", names]])]), tmp_path)
+    assert f'<td class="long">{names}</td>' in text and "<td>action</td>" in text
+    assert "text-overflow" not in text

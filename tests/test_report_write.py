@@ -7,7 +7,7 @@ import pytest
 
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Report, Verdict
-from lerobot_diagnostics.report.write import atomic_file, file_name, prepare_output_dir, write_report
+from lerobot_diagnostics.report.write import atomic_file, file_name, output_dir, prepare_output_dir, write_report
 
 REPORT = Report("lerobot-x", Verdict("none_found", "nothing is wrong"), inputs={"path": "caf\udce9"})
 
@@ -28,6 +28,31 @@ def test_a_new_or_an_empty_folder_is_taken_and_left_empty(tmp_path):
     assert prepare_output_dir(str(tmp_path / "a" / "b"), "x") == tmp_path / "a" / "b"
     assert list((tmp_path / "a" / "b").iterdir()) == []
     assert prepare_output_dir(tmp_path / "a" / "b", "x") == tmp_path / "a" / "b"
+
+
+def test_a_folder_nothing_was_written_into_is_gone_with_those_made_for_it(tmp_path):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(KeyboardInterrupt), output_dir(tmp_path / "mine" / "new" / "out", "x") as folder:
+        assert folder.is_dir()
+        raise KeyboardInterrupt
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
+    with output_dir(tmp_path / "mine", "x"):  # empty, and the user's own
+        pass
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_a_folder_something_was_written_into_stays_whatever_happened(tmp_path):
+    with pytest.raises(UsageError), output_dir(tmp_path / "new" / "out", "x") as folder:
+        (folder / "a.png").write_text("x")
+        raise UsageError("the arm does not answer.")
+    assert [p.name for p in (tmp_path / "new" / "out").iterdir()] == ["a.png"]
+
+
+def test_a_folder_that_is_refused_is_not_touched(tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(UsageError, match="not empty"), output_dir(tmp_path, "x"):
+        raise AssertionError("entered")
+    assert (tmp_path / "mine.txt").read_text() == "precious"
 
 
 def test_a_folder_with_something_in_it_is_refused_and_untouched(tmp_path):

@@ -14,6 +14,7 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from lerobot_diagnostics.sim.config_so101_sim import SimCameraConfig, SO101SimConfig
+from lerobot_diagnostics.sim.configuration_sim_policy import SimConfig
 from lerobot_diagnostics.sim.record import record
 from lerobot_diagnostics.sim.train import train
 
@@ -63,3 +64,10 @@ def test_the_checkpoint_says_what_it_was_trained_on(trained):
     config = TrainPipelineConfig.from_pretrained(path)
     assert (config.dataset.repo_id, config.dataset.episodes) == ("local/sim", [0])
     assert str(config.dataset.root) == str(dataset.root)
+
+
+@pytest.mark.parametrize("steps", [0, 11])
+def test_more_steps_than_are_predicted_are_refused_as_lerobots_act_does(steps):
+    with pytest.raises(ValueError, match=f"n_action_steps is {steps}, .*chunk_size=10"):
+        SimConfig(device="cpu", n_action_steps=steps)
+    assert SimConfig(device="cpu", n_action_steps=10).chunk_size == 10

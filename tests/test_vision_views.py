@@ -200,3 +200,28 @@ def test_light_is_left_out_where_it_is_not_asked_for(comparer: Comparer, live: d
     dim = {name: relit(picture, 0.5, 0.5, 0.5) for name, picture in live.items()}
     assert any(f.code == "LIGHTING" and f.status is Status.WARN for f in comparer.compare(dim))
     assert not any(f.code == "LIGHTING" for f in comparer.compare(dim, light=False))
+
+
+def test_findings_about_other_references_name_them(live: dict[str, np.ndarray]) -> None:
+    """Compared with a snapshot nothing may be said of a recording, whatever is found."""
+    frames, episodes = recording(SEEDS)
+    references = ReferenceViews.build(frames, episodes=episodes)
+    scenes = [
+        live,
+        {**live, "front": live["side"], "side": live["front"]},
+        {name: warped(picture, 9, -6) for name, picture in live.items()},
+        {name: relit(picture, 0.5, 0.5, 0.5) for name, picture in live.items()},
+        {**live, "front": camera(77, 0, 1), "side": np.full((240, 320, 3), 90, np.uint8)},
+        {name: cv2.resize(picture, (320, 180)) for name, picture in live.items()},
+        {**live, "front": oriented(live["front"], 1), "top": live["top"][..., ::-1]},
+        {**live, "front": live["front"][40:-40, 53:-53]},
+    ]
+    said: dict[str, list[str]] = {}
+    for source in ("recording", "snapshot"):
+        comparer = Comparer(references, source)
+        findings = [f for scene in scenes for f in comparer.compare(scene)]
+        said[source] = [f"{f.summary} {f.fix}" for f in findings]
+        assert {"SWAPPED", "MOVED", "LIGHTING", "RESOLUTION", "UNKNOWN_VIEW"} <= {code for code, _ in failed(findings)}
+    assert not [text for text in said["snapshot"] if "record" in text or "rollout" in text]
+    assert not [text for text in said["recording"] if "snapshot" in text]
+    assert any("in the snapshot" in text for text in said["snapshot"])

@@ -78,6 +78,7 @@ class CameraGuardConfig:
 def guard_cameras(cfg: CameraGuardConfig) -> Report | int:
     """Run the command."""
     from lerobot_diagnostics.guard.verdict import checked_actions
+    from lerobot_diagnostics.report.write import output_dir
 
     actions = checked_actions(cfg.actions)
     folder = _checkpoint()
@@ -99,15 +100,16 @@ def guard_cameras(cfg: CameraGuardConfig) -> Report | int:
         )
     comparer = _comparer(references)
     result = _Result(source)
-    if comparer is not None and cfg.attach_to is not None:
-        result.attached = _attach(cfg, folder, references)
-        result.self_test = comparer.self_test()
-    if cfg.list:
-        _survey(result, comparer)
-    if live_wanted and comparer is not None:
-        result.live, pictures = _check(cfg, comparer)
-        result.pictures |= pictures
-    return _report(cfg, result, actions, comparer)
+    with output_dir(cfg.output_dir, COMMAND) as new:
+        if comparer is not None and cfg.attach_to is not None:
+            result.attached = _attach(cfg, folder, references)
+            result.self_test = comparer.self_test()
+        if cfg.list:
+            _survey(result, comparer)
+        if live_wanted and comparer is not None:
+            result.live, pictures = _check(cfg, comparer)
+            result.pictures |= pictures
+        return _report(cfg, result, actions, comparer, new)
 
 
 @dataclass
@@ -364,15 +366,14 @@ def _cover(
 
 
 def _report(
-    cfg: CameraGuardConfig, result: _Result, actions: Mapping[str, str], comparer: Comparer | None
+    cfg: CameraGuardConfig, result: _Result, actions: Mapping[str, str], comparer: Comparer | None, folder: Path
 ) -> Report | int:
     from lerobot_diagnostics.guard.verdict import Limits, decide
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
-    from lerobot_diagnostics.report.write import prepare_output_dir, write_report
+    from lerobot_diagnostics.report.write import write_report
 
     decision = decide(result.live, actions, Limits())
-    output_dir = prepare_output_dir(cfg.output_dir, COMMAND)
     attached = result.attached
     report = Report(
         command=COMMAND,
@@ -389,11 +390,12 @@ def _report(
             "attached_to": None if attached is None else str(attached.folder),
             "bytes_a_camera": None if attached is None else attached.bytes_a_camera,
             "would_block": [f.code for f in decision.block],
+            **({} if result.live else {"done": "guarded" if attached else "cameras listed"}),
         },
         tables=list(result.tables),
-        pictures=_draw(output_dir, result.pictures, comparer),
+        pictures=_draw(folder, result.pictures, comparer),
     )
-    print_report(report, list(write_report(report, output_dir)))
+    print_report(report, list(write_report(report, folder)))
     return report if report.exit_code or not decision.block else 1
 
 

@@ -64,7 +64,7 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
     from lerobot_diagnostics.diagnose.run import zero_offsets
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
-    from lerobot_diagnostics.report.write import prepare_output_dir, write_report
+    from lerobot_diagnostics.report.write import output_dir, write_report
     from lerobot_diagnostics.robot.connect import make_robot
     from lerobot_diagnostics.robot.keys import open_keys
     from lerobot_diagnostics.sight.corrected import write_corrected
@@ -114,16 +114,17 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
         robot_flags=[word for word in sys.argv[1:] if word.startswith("--robot.")],
         shown={key: value for key, value in shown.items() if value not in (None, [])},
     )
-    output_dir = prepare_output_dir(cfg.output_dir, COMMAND)
-    report = diagnose(inputs, output_dir, collect_versions())
-    files = list(write_report(report, output_dir))
-    if cfg.save_setup:
-        files.append(save_setup(Path(cfg.save_setup), sys.argv[1:]))
-    if cfg.save_calibration and (offsets := zero_offsets(report.findings)):
-        write_corrected(Path(inputs.robot.calibration_fpath), Path(cfg.save_calibration), offsets)
-        files.append(Path(cfg.save_calibration))
+    with output_dir(cfg.output_dir, COMMAND) as folder:
+        report = diagnose(inputs, folder, collect_versions())
+        files = list(write_report(report, folder))
+        if cfg.save_setup:
+            files.append(save_setup(Path(cfg.save_setup), sys.argv[1:]))
+        if cfg.save_calibration and (offsets := zero_offsets(report.findings)):
+            write_corrected(Path(inputs.robot.calibration_fpath), Path(cfg.save_calibration), offsets)
+            files.append(Path(cfg.save_calibration))
     print_report(report, files)
-    if not cfg.save_setup and report.exit_code == 0 and cfg.robot is not None and not parser.parse_arg("config_path"):
+    works = report.exit_code == 0 and "interrupted" not in report.results
+    if works and not cfg.save_setup and cfg.robot is not None and not parser.parse_arg("config_path"):
         print(f"Works? Keep it: {COMMAND} … --save_setup=setup.yaml, later {COMMAND} --config_path=setup.yaml")
     return report
 

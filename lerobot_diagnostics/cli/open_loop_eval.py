@@ -72,7 +72,7 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
     from lerobot_diagnostics.recording.rename import check_rename_map
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
-    from lerobot_diagnostics.report.write import prepare_output_dir, write_report
+    from lerobot_diagnostics.report.write import output_dir, write_report
 
     path = parser.get_path_arg("policy")
     if not path:
@@ -92,33 +92,33 @@ def evaluate_open_loop(cfg: OpenLoopEvalConfig) -> Report:
 
     loaded = load(refs[-1])
     stats = stats_findings(loaded, recording, trained_on=session.same, limit=200)
-    output_dir = prepare_output_dir(cfg.output_dir, COMMAND)
-    with _progress() as progress:
-        report, sides, units = run_session(
-            session,
-            loaded,
-            load,
-            episodes,
-            stats=stats,
-            inputs={
-                "policy.path": path,
-                "checkpoints": [ref.label for ref in refs],
-                "dataset": recording.label,
-                "episodes": episodes,
-                "rename_map": dict(loaded.rename_map),
-                "device": loaded.device,
-                "batch_size": cfg.batch_size,
-                "policy_overrides": overrides,
-            },
-            versions=collect_versions(),
-            output_dir=output_dir,
-            batch_size=cfg.batch_size,
-            seed=cfg.seed,
-            progress=progress,
-        )
-    files = list(write_report(report, output_dir))
+    with output_dir(cfg.output_dir, COMMAND) as folder:
+        with _progress() as progress:
+            report, sides, units = run_session(
+                session,
+                loaded,
+                load,
+                episodes,
+                stats=stats,
+                inputs={
+                    "policy.path": path,
+                    "checkpoints": [ref.label for ref in refs],
+                    "dataset": recording.label,
+                    "episodes": episodes,
+                    "rename_map": dict(loaded.rename_map),
+                    "device": loaded.device,
+                    "batch_size": cfg.batch_size,
+                    "policy_overrides": overrides,
+                },
+                versions=collect_versions(),
+                output_dir=folder,
+                batch_size=cfg.batch_size,
+                seed=cfg.seed,
+                progress=progress,
+            )
+        files = list(write_report(report, folder))
     if sides and (cfg.display_data or cfg.save_rrd):
-        files += _log_to_rerun(cfg, output_dir, sides, recording, units)
+        files += _log_to_rerun(cfg, folder, sides, recording, units)
     print_report(report, files)
     return report
 

@@ -99,7 +99,7 @@ def replay_compare(cfg: ReplayCompareConfig) -> Report | int:
     from lerobot_diagnostics.replay.plan import check_plan, make_plan, plan_table
     from lerobot_diagnostics.replay.session import Session
     from lerobot_diagnostics.report.console import print_report
-    from lerobot_diagnostics.report.write import prepare_output_dir
+    from lerobot_diagnostics.report.write import output_dir
     from lerobot_diagnostics.robot.connect import make_robot
     from lerobot_diagnostics.robot.joints import robot_joints
     from lerobot_diagnostics.robot.parts import without_cameras
@@ -124,12 +124,13 @@ def replay_compare(cfg: ReplayCompareConfig) -> Report | int:
     steps = {key: cfg.max_gripper_step if joint.gripper else cfg.max_step for key, joint in joints.items()}
     checks = [finding for plan in plans for finding in check_plan(plan, joints, steps)]
     tables = [plan_table(plan, joints) for plan in plans]
-    run = _Run(cfg, recording, plans, checks, tables, prepare_output_dir(cfg.output_dir, COMMAND))
-    if cfg.dry_run or (any(f.status is Status.FAIL for f in checks) and not cfg.align_only):
-        report = run.report(Session(), {}, {})
-        print_report(report, run.files(report))
-        return report
-    return _live(run, robot, outcome)
+    with output_dir(cfg.output_dir, COMMAND) as folder:
+        run = _Run(cfg, recording, plans, checks, tables, folder)
+        if cfg.dry_run or (any(f.status is Status.FAIL for f in checks) and not cfg.align_only):
+            report = run.report(Session(), {}, {})
+            print_report(report, run.files(report))
+            return report
+        return _live(run, robot, outcome)
 
 
 def _check_flags(cfg: ReplayCompareConfig) -> Outcome | None:
@@ -275,6 +276,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
 @contextlib.contextmanager
 def _pump(run: _Run, pairs: Any, arm: Any) -> Iterator[Pump]:
     """What shows and records, with what was asked for."""
+    from lerobot_diagnostics.replay.plan import unit_word
     from lerobot_diagnostics.replay.pump import Pump, Sink
     from lerobot_diagnostics.replay.sinks import Mp4, Viewer
 
@@ -284,7 +286,7 @@ def _pump(run: _Run, pairs: Any, arm: Any) -> Iterator[Pump]:
         viewer = Viewer(
             run.folder / "replay.rrd",
             keys=plan.positions,
-            units=[arm.joints[key].unit.value for key in plan.positions],
+            units=[unit_word(key, arm.joints) for key in plan.positions],
             cameras=[camera for camera, key in pairs.items() if plan.episode.has_videos(key)],
             display=cfg.display_data,
             save=cfg.save_rrd,

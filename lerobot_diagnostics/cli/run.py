@@ -7,13 +7,11 @@ one line on standard error and no traceback.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import io
 import json
 import logging
 import pkgutil
-import re
 import sys
 import tempfile
 import traceback
@@ -23,6 +21,7 @@ from pathlib import Path
 
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Report
+from lerobot_diagnostics.flags import in_the_users_terms, readable
 from lerobot_diagnostics.report.console import silence_stdout
 from lerobot_diagnostics.report.versions import collect_versions
 
@@ -44,7 +43,8 @@ def run_command[Config](
 
     Args:
         config_class: The draccus dataclass that the flags fill.
-        body: The command itself. It prints and writes; a :class:`Report` it returns gives the exit code.
+        body: The command itself. It prints and writes; a :class:`Report` it returns gives the exit code: 130 where its
+            results say "interrupted".
         argv: The flags without the program's name; those of the process by default.
         command: The name the user typed, e.g. ``lerobot-open-loop-eval``.
         hardware: Import every robot and camera type of LeRobot, so that ``--robot.type`` knows them.
@@ -86,7 +86,11 @@ def _run[Config](
     if config is None:  # --help
         return 0
     outcome = body(config)
-    return outcome.exit_code if isinstance(outcome, Report) else outcome
+    if not isinstance(outcome, Report):
+        return outcome
+    if outcome.results.get("interrupted"):  # what was found until then is written
+        raise KeyboardInterrupt
+    return outcome.exit_code
 
 
 def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | None:
@@ -107,15 +111,12 @@ def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | 
         return config
 
     keep.__annotations__["config"] = config_class  # parser.wrap reads the type from here
-    said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with in_the_users_terms(argv, config_class):
             config: Config = parser.wrap()(keep)()
         return config
-    except SystemExit as error:
-        if not error.code:
-            return None
-        raise _usage_error(_with_reason(said.getvalue(), error), argv, config_class) from error
+    except SystemExit:
+        return None
     except BrokenPipeError:
         raise
     except json.JSONDecodeError as error:
@@ -127,13 +128,6 @@ def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | 
                 f"{broken} is not valid: {_yaml_problem(error)}.", "Check its braces and quotes."
             ) from error
         raise UsageError(f"the config file is not valid YAML: {error}.", _CHECK_CONFIG) from error
-    except draccus.utils.ParsingError as error:
-        message = _innermost(error)
-        for name in getattr(config_class, "__get_path_fields__", list)():
-            path = parser.get_path_arg(name)
-            if path and message.startswith("Repo id must be"):  # what the Hub client says of a folder that is not there
-                raise UsageError(f"--{name}.path={path}: there is no such folder, and it is no Hub id.") from error
-        raise UsageError(_readable(message), "--help lists the flags.") from error
     except AttributeError as error:
         path = parser.parse_arg("config_path")
         if path and not isinstance(yaml.safe_load(Path(path).read_text(encoding="utf-8")), dict):
@@ -141,9 +135,9 @@ def _parse[Config](config_class: type[Config], argv: Sequence[str]) -> Config | 
         raise
     except OSError as error:  # a config file or a checkpoint's config.json that is not there
         where = f": {error.filename}" if error.filename and error.strerror else ""
-        raise UsageError(_readable(f"{error.strerror}{where}" if error.strerror else str(error))) from error
+        raise UsageError(readable(f"{error.strerror}{where}" if error.strerror else str(error))) from error
     except (parser.PluginLoadError, parser.ArgumentError, draccus.utils.DraccusException, ValueError) as error:
-        raise UsageError(_readable(str(error))) from error
+        raise UsageError(readable(str(error))) from error
 
 
 def _broken_flag(argv: Sequence[str]) -> str | None:
@@ -164,79 +158,6 @@ def _yaml_problem(error: Exception) -> str:
 
 
 _CHECK_CONFIG = "Check the file given with --config_path."
-
-
-def _innermost(error: BaseException) -> str:
-    """Draccus says "couldn't instantiate" and keeps what ``__post_init__`` or the YAML parser said as the cause."""
-    if str(error).startswith(("Couldn't instantiate class", "Failed to load config")) and error.__cause__ is not None:
-        prefix = "the config file cannot be read: " if str(error).startswith("Failed") else ""
-        return prefix + str(error.__cause__)
-    return str(error)
-
-
-def _with_reason(said: str, exit_: SystemExit) -> str:
-    """What was printed before an exit, with "couldn't instantiate" replaced by the reason it leaves in its causes."""
-    reason: BaseException | None = exit_.__context__
-    while reason is not None and reason.__cause__ is not None:
-        reason = reason.__cause__
-    given = r"(\w+: )?Couldn't instantiate class \S+ using the given arguments\."
-    return said if reason is None else re.sub(given, lambda _: str(reason), said)
-
-
-def _usage_error(said: str, argv: Sequence[str], config_class: type) -> UsageError:
-    """What argparse or ``parser.wrap`` printed before it exited, in one line and with the nearest name."""
-    usage, _, message = said.rpartition("error: ")
-    known = set(re.findall(r"--[A-Za-z_][\w.\-]*", usage))
-    path_fields: list[str] = getattr(config_class, "__get_path_fields__", list)()
-    known |= {f"--{name}.path" for name in path_fields} | {"--config_path", "--help"}
-    unknown = re.match(r"unrecognized arguments: (.*)", message.strip(), re.DOTALL)
-    if unknown:
-        return _unknown_flags(unknown.group(1).split(), argv, known)
-    choice = re.match(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)\s*$", message, re.DOTALL)
-    if choice:
-        flag, value, listed = choice.groups()
-        names = [name.strip(" '\n") for name in listed.split(",")]
-        # 0.5: so_101 has to find so101_follower
-        return UsageError(
-            f"{flag}={value} is not known.", f"{_did_you_mean(value, names, 0.5)}Known: {', '.join(names)}."
-        )
-    text = re.sub(r"^--[\w.]+", lambda flag: _as_typed(flag.group(), argv), _readable(message))
-    return UsageError(text, "--help lists the flags.")
-
-
-def _unknown_flags(words: Sequence[str], argv: Sequence[str], known: set[str]) -> UsageError:
-    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
-    if not flags:
-        return UsageError(f"{' '.join(words)} is not a flag.", "Flags are written --name=value; --help lists them.")
-    typed = _as_typed(flags[0], argv)
-    prefix = typed.removesuffix(flags[0].lstrip("-"))  # "--", or "--policy." before an override
-    candidates = sorted(known | {prefix + name.lstrip("-") for name in known})
-    return UsageError(f"unknown flag {typed}.", f"{_did_you_mean(typed, candidates)}--help lists the flags.")
-
-
-def _as_typed(flag: str, argv: Sequence[str]) -> str:
-    """Overrides of a checkpoint's own config are parsed without their "--policy.": the flag as the user typed it."""
-    names = [word.partition("=")[0] for word in argv]
-    if flag in names:
-        return flag
-    return next((name for name in names if name.endswith("." + flag.lstrip("-"))), flag)
-
-
-def _did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
-    return f"Did you mean {nearest[0]}? " if nearest else ""
-
-
-def _readable(message: str) -> str:
-    """A draccus message in the user's terms: `a.b` is the flag --a.b, a class is its name."""
-    message = re.sub(r"<class '(?:[\w.<>]*\.)?(\w+)'>", r"\1", message)
-    message = re.sub(r"^`([\w.]+)`: ", r"--\1: ", message.strip())
-    message = " ".join(message.split()).replace("Could not decode the value into any of the given types: ", "")
-    missing = re.match(r"(?:--([\w.]+): )?.*Missing required field\(s\) (.*) for \w+$", message)
-    if missing:
-        prefix = f"{missing.group(1)}." if missing.group(1) else ""
-        return f"missing: {', '.join(f'--{prefix}{name}' for name in re.findall(r'`(\w+)`', missing.group(2)))}."
-    return message if message.endswith((".", "?", "!")) else message + "."
 
 
 def _import_hardware() -> None:

@@ -35,7 +35,7 @@ def take_snapshot(cfg: SetupSnapshotConfig) -> Report | int:
     from lerobot_diagnostics.findings import by_severity
     from lerobot_diagnostics.report.console import print_report
     from lerobot_diagnostics.report.versions import collect_versions
-    from lerobot_diagnostics.report.write import prepare_output_dir, write_report
+    from lerobot_diagnostics.report.write import output_dir, write_report
     from lerobot_diagnostics.robot.connect import make_robot
 
     before = snapshot.load(cfg.diff) if cfg.diff else None
@@ -48,14 +48,14 @@ def take_snapshot(cfg: SetupSnapshotConfig) -> Report | int:
     if cfg.robot is None:
         raise UsageError("no robot was named.", "Pass --robot.type=so101_follower --robot.port=… --robot.cameras=….")
     robot = make_robot(cfg.robot)
-    folder = prepare_output_dir(cfg.output_dir, COMMAND)
-    print("Reads ports, servos and cameras (a few seconds; nothing moves).")
-    with open_for_reading(robot) as live:
-        broken = [arm.error for arm in live.arms if arm.error is not None]
-        if broken:
-            raise broken[0]
-        now = snapshot.take(live, collect_versions(), folder)
-    path = snapshot.save(now, folder)
+    with output_dir(cfg.output_dir, COMMAND) as folder:
+        print("Reads ports, servos and cameras (a few seconds; nothing moves).")
+        with open_for_reading(robot) as live:
+            broken = [arm.error for arm in live.arms if arm.error is not None]
+            if broken:
+                raise broken[0]
+            now = snapshot.take(live, collect_versions(), folder)
+        path = snapshot.save(now, folder)
     for name, why in now["failed"].items():
         print(f"{name}: {why}")
     if before is None:

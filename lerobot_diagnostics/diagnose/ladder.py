@@ -11,6 +11,8 @@ from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import SEVERITY, Cause, Finding, Picture, Status, Table
 
 TITLE = "The ladder"
+INTERRUPTED = "interrupted"
+"""Why the rung that Ctrl-C ended could not be finished."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,18 @@ class Climbed:
 def climb(
     rungs: Iterable[Rung], say: Callable[[str], None], clock: Callable[[], float] = time.perf_counter
 ) -> list[Climbed]:
-    """Run the rungs in order. One that cannot run does not stop the others.
+    """Run the rungs in order. One that cannot run does not stop the others; after Ctrl-C none of the rest is run.
 
     Args:
         rungs: Cheapest first; taken one at a time, so that a later one may depend on what earlier ones found.
         say: Prints a line.
         clock: Seconds.
     """
-    climbed = []
+    climbed: list[Climbed] = []
     for number, rung in enumerate(rungs, start=1):
-        if rung.run is None:
-            climbed.append(Climbed(rung, Status.UNKNOWN, Outcome(), stopped=f"not run: {rung.needs}"))
+        if rung.run is None or interrupted(climbed):
+            needs = rung.needs if rung.run is None else INTERRUPTED
+            climbed.append(Climbed(rung, Status.UNKNOWN, Outcome(), stopped=f"not run: {needs}"))
             continue
         say(f"{number}. {rung.name}: {rung.does} ({rung.lasts}; {'the arm moves' if rung.moves else 'nothing moves'})")
         started = clock()
@@ -85,8 +88,16 @@ def climb(
         except UsageError as error:
             climbed.append(Climbed(rung, Status.UNKNOWN, Outcome(), clock() - started, str(error)))
             continue
+        except KeyboardInterrupt:
+            climbed.append(Climbed(rung, Status.UNKNOWN, Outcome(), clock() - started, INTERRUPTED))
+            continue
         climbed.append(Climbed(rung, worst(outcome.findings), outcome, clock() - started))
     return climbed
+
+
+def interrupted(climbed: Sequence[Climbed]) -> Rung | None:
+    """The rung that Ctrl-C ended, if one."""
+    return next((step.rung for step in climbed if step.stopped == INTERRUPTED), None)
 
 
 def worst(findings: Sequence[Finding]) -> Status:
@@ -114,8 +125,13 @@ def ladder_table(climbed: Sequence[Climbed]) -> Table:
             text for text in (codes, f"{passed} passed", f"{unknown} unknown" if unknown else "") if text
         )
         rows.append([step.rung.name, step.status.value, said, round(step.seconds, 1)])
-    moved = any(step.rung.moves and not step.stopped for step in climbed)
-    note = "The arm was moved in the last rungs." if moved else "Nothing was moved."
+    ended = interrupted(climbed)
+    if any(step.rung.moves and not step.stopped for step in climbed):
+        note = "The arm was moved in the last rungs."
+    elif ended is not None and ended.moves:
+        note = "The arm may have moved before the interruption."
+    else:
+        note = "Nothing was moved."
     return Table(TITLE, ["rung", "status", "found", "seconds"], rows, note)
 
 

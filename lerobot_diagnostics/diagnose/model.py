@@ -36,6 +36,9 @@ def judge_model(
         episodes: ``--dataset.episodes``.
         output_dir: Where pictures go.
         versions: For the report.
+
+    Raises:
+        KeyboardInterrupt: While it predicted.
     """
     last = session.refs[-1]
     try:
@@ -48,6 +51,8 @@ def judge_model(
     report, _, _ = run_session(
         alone, loaded, load, chosen, stats=stats, inputs={}, versions=versions, output_dir=output_dir, looks=LOOKS
     )  # fmt: skip
+    if report.results["interrupted"]:
+        raise KeyboardInterrupt  # the ladder ends here; of a part of the episodes it says nothing
     results: dict[str, Any] = {**report.results, "episodes": chosen, "verdict": report.verdict.to_dict()}
     findings = [f for f in report.findings if f.code != "STATIONARY_PREFIX"]  # the files rung looks at all episodes
     return Outcome(findings, report.tables, report.pictures, results)

@@ -19,7 +19,7 @@ from lerobot_diagnostics.diagnose.attribution import attribute, evidence_of, sil
 from lerobot_diagnostics.diagnose.clock import judge_clock, look, measure
 from lerobot_diagnostics.diagnose.features import robot_side
 from lerobot_diagnostics.diagnose.files import Files, judge_files, robot_units, saved_rename
-from lerobot_diagnostics.diagnose.ladder import Climbed, Outcome, Rung, climb, ladder_table
+from lerobot_diagnostics.diagnose.ladder import Climbed, Outcome, Rung, climb, interrupted, ladder_table
 from lerobot_diagnostics.diagnose.live import LiveRobot, open_for_reading
 from lerobot_diagnostics.diagnose.model import judge_model
 from lerobot_diagnostics.diagnose.views import judge_views, live_state, read_references
@@ -29,6 +29,7 @@ from lerobot_diagnostics.openloop.checkpoint import (
     CheckpointRef,
     LoadedPolicy,
     find_checkpoints,
+    load_config,
     load_policy,
 )
 from lerobot_diagnostics.openloop.session import Session, check_episodes, open_session
@@ -109,7 +110,8 @@ def diagnose(
         soak_s: How long arm and cameras are read.
 
     Raises:
-        UsageError: When the checkpoint or the data set that was named cannot be opened, or an episode does not exist.
+        UsageError: When the checkpoint or the data set that was named cannot be opened, a ``--policy.*`` setting
+            does not fit, or an episode does not exist.
     """
     ladder = Ladder(inputs, output_dir, versions, clock, sleep, soak_s)
     return summarize(climb(ladder.rungs(), say, clock), inputs, versions)
@@ -132,6 +134,8 @@ class Ladder:
         self.refs: Sequence[CheckpointRef] = find_checkpoints(inputs.policy_path) if inputs.policy_path else []
         self.session: Session | None = None
         self.recording: Recording | None = None
+        if self.refs and inputs.policy_overrides:
+            load_config(self.refs[-1], overrides=inputs.policy_overrides)  # a wrong flag is no finding
         named: dict[str, Any] = {
             "repo_id": inputs.repo_id, "root": inputs.root, "revision": inputs.revision, "convert": inputs.convert,
         }  # fmt: skip
@@ -420,12 +424,18 @@ def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str,
     unseen = inputs.robot is not None and inputs.baseline is None and inputs.after is None and not inputs.replay
     not_looked = [ZEROS] if unseen else []
     not_looked += [f"{step.rung.name}: {step.stopped}" for step in climbed if step.stopped]
+    ended = interrupted(climbed)
+    again = "run it again, to its end." if ended is not None else ""
     verdict = attribute(
         found,
         not_looked=not_looked,
-        next_command=lambda finding: next_command(finding, inputs),
+        next_command=lambda finding: again if again and finding is None else next_command(finding, inputs),
         healthy=_healthy(climbed),
     )
+    if ended is not None:
+        cause = "undecided" if verdict.cause == "none_found" else verdict.cause
+        summary = f"Interrupted during {ended.name}. {verdict.summary}"
+        verdict = dataclasses.replace(verdict, cause=cause, summary=summary)
     return Report(
         command=COMMAND,
         verdict=verdict,
@@ -433,7 +443,9 @@ def summarize(climbed: Sequence[Climbed], inputs: Inputs, versions: Mapping[str,
         inputs=inputs.shown,
         versions=versions,
         timings={f"{step.rung.name.replace(' ', '_')}_s": step.seconds for step in climbed if not step.stopped},
-        results={"rules": evidence_of(found)} | {step.rung.name: dict(step.outcome.results) for step in climbed},
+        results={"rules": evidence_of(found)}
+        | {step.rung.name: dict(step.outcome.results) for step in climbed}
+        | ({"interrupted": ended.name} if ended is not None else {}),
         tables=[ladder_table(climbed), *(table for step in climbed for table in step.outcome.tables)],
         pictures=[picture for step in climbed for picture in step.outcome.pictures],
     )

@@ -222,7 +222,7 @@ def _views(
             if not is_dead(picture)
         }
     )
-    return Comparer(views).compare(live, state=now if same else None) if views.cameras else []
+    return Comparer(views, "snapshot").compare(live, state=now if same else None) if views.cameras else []
 
 
 def _arm_changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Finding]:

@@ -126,7 +126,7 @@ def checked(
         raise UsageError("names holds a joint twice.")
     if not fps > 0:
         raise UsageError(f"fps is {fps}, expected a positive number.")
-    units = tuple(units) if units is not None else ("units",) * len(names)
+    units = tuple(units) if units is not None else ("",) * len(names)
     if len(units) != len(names):
         raise UsageError(f"units has {len(units)} entries, expected {len(names)}.")
 

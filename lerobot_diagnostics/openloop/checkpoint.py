@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lerobot_diagnostics.errors import UsageError
+from lerobot_diagnostics.flags import in_the_users_terms
 
 CONFIG = "config.json"
 TRAIN_CONFIG = "train_config.json"
@@ -181,6 +182,36 @@ def _refuse_missing_device(device: str | None) -> None:
         raise UsageError(f"--device={device} is not available on this computer.", "Use --device=cpu, or leave it out.")
 
 
+def load_config(ref: CheckpointRef, *, device: str | None = None, overrides: Sequence[str] = ()) -> Any:
+    """LeRobot's config of a checkpoint, its weights untouched.
+
+    Args:
+        ref: The checkpoint.
+        device: Torch device; the checkpoint's own where ``None``.
+        overrides: See :func:`load_policy`.
+
+    Raises:
+        UsageError: The policy type is unknown, or an override does not fit it.
+    """
+    from lerobot.configs import PreTrainedConfig
+
+    logging.getLogger("lerobot").setLevel(logging.ERROR)
+    typed = [f"--policy.{word.removeprefix('--')}" for word in overrides]
+    try:
+        with in_the_users_terms(typed):
+            return PreTrainedConfig.from_pretrained(
+                ref.path, revision=ref.revision, cli_overrides=[*overrides, *([f"--device={device}"] if device else [])]
+            )
+    except UsageError as error:
+        if error.message.startswith(("--policy.", "unknown flag")):
+            raise
+        fix = f"Change {', '.join(word.partition('=')[0] for word in typed)}." if typed else ""
+        message = f"the config of {ref.path} cannot be used: {error.message.removeprefix('--')}"
+        raise UsageError(message, fix) from error
+    except Exception as error:  # a config's __post_init__ raises all kinds
+        raise UsageError(f"the config of {ref.path} cannot be used: {_first_line(error)}.") from error
+
+
 def load_policy(
     ref: CheckpointRef,
     *,
@@ -200,7 +231,6 @@ def load_policy(
         UsageError: When a file is missing, the policy type is unknown, or the checkpoint predates processors.
     """
     _refuse_missing_device(device)
-    from lerobot.configs import PreTrainedConfig
     from lerobot.policies.factory import get_policy_class, make_pre_post_processors
     from lerobot.processor.pipeline import ProcessorMigrationError
 
@@ -220,15 +250,7 @@ def load_policy(
         raise UsageError(f"{ref.path} has no {' and no '.join(absent)}.", "Copy the whole checkpoint folder again.")
     steps = {step.get("registry_name") for step in (saved[PREPROCESSOR] or {}).get("steps", [])}
 
-    logging.getLogger("lerobot").setLevel(logging.ERROR)
-    try:
-        config = PreTrainedConfig.from_pretrained(
-            ref.path, revision=ref.revision, cli_overrides=[*overrides, *([f"--device={device}"] if device else [])]
-        )
-    except SystemExit as error:  # draccus exits on an unknown or bad --policy.* value after printing why
-        raise UsageError(f"a --policy.* setting does not fit {ref.path}.", "See the line above.") from error
-    except Exception as error:  # draccus raises its own kinds, and bare ones from a config's __post_init__
-        raise UsageError(f"the config of {ref.path} cannot be used: {_first_line(error)}.") from error
+    config = load_config(ref, device=device, overrides=overrides)
     config.pretrained_path = Path(ref.path) if ref.local else ref.path
     if hasattr(config, "pretrained_backbone_weights"):
         config.pretrained_backbone_weights = None  # the checkpoint's own weights replace them: no download for nothing

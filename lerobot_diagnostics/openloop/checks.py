@@ -53,7 +53,7 @@ type Stats = Mapping[str, Mapping[str, npt.ArrayLike]]
 
 
 def quantity(value: float, unit: str, like: float | None = None) -> str:
-    """A number with its unit as people write it: ``11.5°``, ``203 ticks``.
+    """A number with its unit as people write it: ``11.5°``, ``203 ticks``, ``3 of ±100``.
 
     Three significant digits, or as many decimals as ``like`` gets.
     """
@@ -64,7 +64,9 @@ def quantity(value: float, unit: str, like: float | None = None) -> str:
     number = f"{value:.{digits}f}"
     if "." in number and size < 10:
         number = number.rstrip("0").rstrip(".")
-    return number + (unit if unit in {"°", "%"} else f" {unit}")
+    if unit in {"±100", "0–100"}:
+        return f"{number} of {unit}"  # "3 ±100" would be a tolerance
+    return number + (unit if unit in {"°", "%", ""} else f" {unit}")
 
 
 def judge_images(

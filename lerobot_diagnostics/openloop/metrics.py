@@ -46,7 +46,7 @@ class JointScore:
 
     Args:
         name: The joint.
-        unit: Unit of every figure that is not relative.
+        unit: Unit of every figure that is not relative; empty where not known.
         frames: Frames scored (both sides finite).
         not_finite: Frames left out because the prediction or the recording is not finite.
         mae, rmse: Mean absolute and root mean square error.
@@ -257,7 +257,7 @@ def score_joints(
         predicted: ``[T, J]`` predicted actions for the same frames.
         names: J joint names.
         fps: Frames a second.
-        units: J units; default ``"units"``.
+        units: J units; empty, the default, where not known.
         episode_index: ``[T]``.
         baselines: What the same frames would be without a policy, by name: ``[T, J]`` (:func:`hold_state`, a mean
             trajectory) or ``[J]`` (the training mean).
@@ -265,7 +265,7 @@ def score_joints(
     truth, guess = np.asarray(recorded, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     episodes = episode_slices(len(truth), episode_index)
     limit = lag_limit(fps, episodes)
-    units = units or ["units"] * len(names)
+    units = units or [""] * len(names)
     scores = []
     for j, name in enumerate(names):
         y, p = truth[:, j], guess[:, j]

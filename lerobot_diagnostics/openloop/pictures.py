@@ -106,11 +106,11 @@ def draw(
         after = (
             f"{moment.frame - moment.look} frames after the policy looked" if moment.frame > moment.look else "looking"
         )
+        error = f"{moment.error:+.3g} {units[moment.joint]}".rstrip()
         shown.append(
             Moment(
                 f"episode {moment.result.episode.index} ({moment.result.side}), frame {moment.frame} "
-                f"({moment.frame / fps:.1f} s): {names[moment.joint]} {moment.error:+.3g} {units[moment.joint]}, "
-                f"{after}",
+                f"({moment.frame / fps:.1f} s): {names[moment.joint]} {error}, {after}",
                 frames,
             )
         )

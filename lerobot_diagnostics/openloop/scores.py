@@ -35,12 +35,12 @@ SYMBOLS: Mapping[Unit, str] = {
     Unit.RANGE_M100_100: "±100",
     Unit.RADIANS: "rad",
     Unit.TICKS: "ticks",
-    Unit.UNKNOWN: "units",
+    Unit.UNKNOWN: "",
 }
 
 
 def joint_units(values: npt.ArrayLike, names: Sequence[str]) -> list[str]:
-    """A unit symbol for each column of ``values`` ``[T, J]``, told by the values' quantum.
+    """A unit symbol for each column of ``values`` ``[T, J]``, told by its quantum; empty where that does not tell.
 
     A joint that does not tell takes the unit of those that do, when these agree. Grippers are 0–100 wherever the joints
     are in degrees or ±100 (LeRobot's convention), else in the joints' unit.

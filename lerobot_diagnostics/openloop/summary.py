@@ -108,7 +108,7 @@ def _joint_table(side: Side, scores: Sequence[JointScore]) -> Table:
     ]  # fmt: skip
     rows = [
         [
-            s.name, s.unit, s.mae, s.rmse, s.bias, 100 * s.error_over_range, s.correlation, s.lag_frames,
+            s.name, s.unit or "?", s.mae, s.rmse, s.bias, 100 * s.error_over_range, s.correlation, s.lag_frames,
             baseline(s, HOLD), baseline(s, TRAIN_MEAN), baseline(s, MEAN_TRAJECTORY),
         ]
         for s in scores
@@ -156,7 +156,8 @@ def summarize(
     complete = [label for label, found in by_label.items() if found]
     if not complete:
         verdict = Verdict("undecided", "Stopped before one episode was predicted to its end.", (), ("everything",))
-        return Report(COMMAND, verdict, inputs=inputs or {}, versions=versions or {}), {}, []
+        cut = {"interrupted": evaluation.interrupted}
+        return Report(COMMAND, verdict, inputs=inputs or {}, versions=versions or {}, results=cut), {}, []
     label = complete[-1]
     reported = by_label[label]
     everything = np.concatenate([side.recorded for side in reported.values()])
@@ -245,6 +246,7 @@ def summarize(
         },
         "baselines": {"read_from": baselines.source, "train_mean": baselines.train_mean},
         "decode_passes": evaluation.passes,
+        "interrupted": evaluation.interrupted,
     }  # fmt: skip
     report = Report(
         command=COMMAND,

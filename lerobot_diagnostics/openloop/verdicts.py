@@ -78,7 +78,7 @@ def judge(
             (:class:`~lerobot_diagnostics.openloop.metrics.MeanTrajectory`).
         hold: ``[T, J]`` the state at the last prediction start
             (:func:`~lerobot_diagnostics.openloop.metrics.hold_state`).
-        units: J units; default ``"units"``. Only joints of one unit are weighed against each other.
+        units: J units; empty, the default, where not known. Only joints of one unit are weighed against each other.
         episode_index: ``[T]`` episode of each frame; one episode without it.
 
     Returns:

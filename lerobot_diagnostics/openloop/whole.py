@@ -75,7 +75,7 @@ def find_unnormalized(a: Arrays) -> Found:
     kind = max(set(kinds.values()), key=list(kinds.values()).count)
     worst = max(joints, key=lambda j: a.motion[j])
     ranges = f"{np.nanmin(a.p[:, worst]):.2g}…{np.nanmax(a.p[:, worst]):.2g}"
-    truth = f"{np.nanmin(a.y[:, worst]):.3g}…{np.nanmax(a.y[:, worst]):.3g} {a.units[worst]}"
+    truth = f"{np.nanmin(a.y[:, worst]):.3g}…{np.nanmax(a.y[:, worst]):.3g} {a.units[worst]}".rstrip()
     evidence = {
         "joints": [a.names[j] for j in joints],
         "predicted_over_recorded_spread": {a.names[j]: f for j, f in zip(joints, factors, strict=True)},

@@ -14,6 +14,7 @@ from lerobot_diagnostics.findings import Cause, Finding, Status, Table
 from lerobot_diagnostics.recording import Episode
 from lerobot_diagnostics.recording.names import is_gripper, is_velocity, match
 from lerobot_diagnostics.recording.units import Unit
+from lerobot_diagnostics.report.format import hundredths
 from lerobot_diagnostics.robot.joints import (
     RobotJoint,
     check_units,
@@ -269,11 +270,11 @@ def plan_table(plan: Plan, joints: Mapping[str, RobotJoint], live: Mapping[str, 
     for key in plan.positions:
         j = plan.keys.index(key)
         steps = np.abs(np.diff(plan.actions[:, j]))
-        unit = "0–100" if is_gripper(key) else _UNITS[joints[key].unit] if key in joints else "?"
-        here = "–" if live is None else live[key]
-        first = "–" if live is None else abs(start[key] - live[key])
-        least, most = float(plan.actions[:, j].min()), float(plan.actions[:, j].max())
-        rows.append([key, unit, here, start[key], first, steps.max(initial=0.0), least, most])
+        here = "–" if live is None else hundredths(live[key])
+        first = "–" if live is None else hundredths(abs(start[key] - live[key]))
+        ahead = (steps.max(initial=0.0), plan.actions[:, j].min(), plan.actions[:, j].max())
+        later = [hundredths(float(value)) for value in ahead]
+        rows.append([key, unit_word(key, joints), here, hundredths(start[key]), first, *later])
     note = (
         f"episode {plan.episode.index}: {len(plan)} commands at {plan.episode.fps * plan.speed:g} Hz "
         f"(recorded at {plan.episode.fps:g}, speed {plan.speed:g}), {plan.duration_s:.1f} s"
@@ -289,6 +290,11 @@ def plan_table(plan: Plan, joints: Mapping[str, RobotJoint], live: Mapping[str, 
         )
     columns = ["joint", "unit", "live", "recorded start", "first step (eased)", "largest step", "least", "most"]
     return Table("Plan", columns, rows, note)
+
+
+def unit_word(key: str, joints: Mapping[str, RobotJoint]) -> str:
+    """A position key's unit for a heading: a symbol, "?" where the robot does not tell."""
+    return "0–100" if is_gripper(key) else _UNITS[joints[key].unit] if key in joints else "?"
 
 
 _UNITS = {

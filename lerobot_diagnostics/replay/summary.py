@@ -57,7 +57,7 @@ def summarize(
         tables: Shown before the others.
     """
     findings, pictures, more = list(checks), [], []
-    results: dict[str, Any] = {"attempts": []}
+    results: dict[str, Any] = {"attempts": []} if session.takes else {"attempts": [], "done": "nothing was sent"}
     for n, take in enumerate(session.takes):
         tracked = tracking(take)
         findings += take_findings(take)

@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from lerobot_diagnostics.findings import Finding, Report, Status, Table, by_severity
-from lerobot_diagnostics.report.format import evidence_items, fix_parts, format_columns
+from lerobot_diagnostics.report.format import evidence_items, fix_parts, format_columns, headline
 
 STYLE: Mapping[Status, str] = {
     Status.FAIL: "bold red",
@@ -93,7 +93,8 @@ def print_report(report: Report, files: Sequence[Path] = (), console: Console | 
     """Print a report.
 
     Args:
-        report: What to print; passed checks are counted in one line, the pictures are left to the page.
+        report: What to print; the codes that nothing was found of are counted in one line, the pictures are left to
+            the page.
         files: What was written, named at the end.
         console: From :func:`make_console`; standard output by default.
     """
@@ -101,14 +102,13 @@ def print_report(report: Report, files: Sequence[Path] = (), console: Console | 
     console.print()
     console.print(_verdict(report))
     grave = [f for f in by_severity(report.findings) if f.status is not Status.PASS]
-    passed = [f for f in report.findings if f.status is Status.PASS]
     if grave:
         console.print(_findings(grave, narrow=console.width < NARROW_COLUMNS))
-    if passed:
-        counts = Counter(f.code for f in passed)
+    found = {f.code for f in grave}
+    if counts := Counter(f.code for f in passed(report) if f.code not in found):
         codes = ", ".join(code if n == 1 else f"{code} ×{n}" for code, n in counts.items())
         console.print(Text.assemble(("PASS", STYLE[Status.PASS]), f"  looked for and not found: {codes}"))
-    for table in report.tables:
+    for table in filled(report.tables):
         console.print()
         console.print(render_table(table, console))
     if files:
@@ -131,14 +131,30 @@ def verdict_status(report: Report) -> Status:
 
 
 def verdict_title(report: Report) -> str:
-    """The verdict in two or three words."""
+    """The verdict in two or three words; where nothing was judged, ``results["done"]`` says what was done instead."""
     words = {"none_found": "no fault found", "undecided": "cannot tell"}
-    return words.get(report.verdict.cause, f"cause: {report.verdict.cause}")
+    if report.verdict.cause not in words:
+        return f"cause: {report.verdict.cause}"
+    return str(report.results.get("done", words[report.verdict.cause]))
+
+
+def passed(report: Report) -> list[Finding]:
+    """The passes to show: not those whose very fault another check found in the same subject."""
+    found = {(f.code, f.subject) for f in report.findings if f.status is not Status.PASS}
+    return [f for f in report.findings if f.status is Status.PASS and (f.code, f.subject) not in found]
+
+
+def filled(tables: Sequence[Table]) -> list[Table]:
+    """The tables to show: those with rows, and those whose note says why there are none."""
+    return [table for table in tables if table.rows or table.note]
 
 
 def _verdict(report: Report) -> RenderableType:
     style = STYLE[verdict_status(report)]
-    lines: list[RenderableType] = [Text(report.verdict.summary, style="bold")]
+    first, more = headline(report.verdict.summary)
+    lines: list[RenderableType] = [Text(first, style="bold")]
+    if more:
+        lines.append(_with_commands(Text(), more))
     if report.verdict.because:
         lines.append(Text.assemble(("because  ", "dim"), ", ".join(report.verdict.because)))
     lines += [Text.assemble(("cannot tell  ", "dim"), item) for item in report.verdict.cannot_tell]
@@ -149,6 +165,13 @@ def _verdict(report: Report) -> RenderableType:
         border_style=style,
         padding=(0, 1),
     )
+
+
+def _with_commands(before: Text, text: str) -> Text:
+    """``text`` after what stands before it, its commands coloured."""
+    for is_command, part in fix_parts(text):
+        before.append(part, style="cyan" if is_command else "")
+    return before
 
 
 def _findings(findings: Sequence[Finding], narrow: bool) -> RichTable:
@@ -166,10 +189,7 @@ def _findings(findings: Sequence[Finding], narrow: bool) -> RichTable:
         if evidence:
             words.append(Text(" · ".join(f"{key} {value}" for key, value in evidence), style="dim"))
         if finding.fix:
-            fix = Text("fix  ", style="dim")
-            for is_command, text in fix_parts(finding.fix):
-                fix.append(text, style="cyan" if is_command else "")
-            words.append(fix)
+            words.append(_with_commands(Text.assemble(("fix  ", "dim")), finding.fix))
         if narrow:
             grid.add_row(label, Group(Text.assemble((finding.code, "bold"), "  ", finding.subject), *words))
         else:
@@ -178,7 +198,9 @@ def _findings(findings: Sequence[Finding], narrow: bool) -> RichTable:
 
 
 def render_table(table: Table, console: Console) -> RenderableType:
-    """A table for ``console``, whose width decides how it is laid out."""
+    """A table for ``console``, whose width decides how it is laid out; without rows its note alone."""
+    if not table.rows:
+        return Text(f"{table.title}: {table.note}")
     cells, numeric = format_columns(table.rows, len(table.columns))
     # Rich would rather fold a joint's name into a pillar of letters than break a heading between two words, so the
     # widths are set here: each column its longest word, then what room is left from the left to the right.

@@ -30,6 +30,8 @@ UNITS: Mapping[str, str] = {
 
 _TIGHT = {"°", "%"}
 
+MAX_DECIMALS = 4
+
 _COMMAND = re.compile(
     r"`([^`]+)`|(?:^|(?<=: ))("
     r"(?:lerobot-[a-z0-9-]+(?= +-| *$)|(?:python3? -m|pip3? install|uv pip install|hf|sudo) )"
@@ -49,7 +51,7 @@ def decimals_for(values: Iterable[Any]) -> int:
     sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v) and v != 0]
     if not sizes:
         return 0
-    return min(4, max(0, 2 - math.floor(math.log10(statistics.median(sizes)))))
+    return min(MAX_DECIMALS, max(0, 2 - math.floor(math.log10(statistics.median(sizes)))))
 
 
 def hundredths(value: float) -> float:
@@ -60,7 +62,7 @@ def hundredths(value: float) -> float:
 def _column_decimals(values: Sequence[Any]) -> int:
     """:func:`decimals_for`, but no further digits where all values are whole :func:`hundredths`."""
     whole = all(value == round(value, 2) for value in values if isinstance(value, float) and math.isfinite(value))
-    return min(decimals_for(values), 2 if whole else 4)
+    return min(decimals_for(values), 2 if whole else MAX_DECIMALS)
 
 
 def format_value(value: Any, decimals: int | None = None) -> str:
@@ -72,11 +74,14 @@ def format_value(value: Any, decimals: int | None = None) -> str:
     if isinstance(value, float):
         if math.isinf(value):
             return "∞" if value > 0 else "−∞"
-        if value != 0 and not 1e-4 <= abs(value) < 1e7:
+        # Beside figures that need fewer decimals what is so small is none.
+        tiny = abs(value) < 1e-4 and (decimals is None or decimals == MAX_DECIMALS)
+        if value != 0 and (tiny or abs(value) >= 1e7):
             text = f"{value:.2e}"
         else:
-            text = f"{value:.{decimals_for([value]) if decimals is None else decimals}f}"
-        return text.replace("-", "−", 1) if value < 0 else text
+            digits = decimals_for([value]) if decimals is None else decimals
+            text = f"{round(value, digits) + 0.0:.{digits}f}"  # never a negative zero
+        return text.replace("-", "−", 1) if text.startswith("-") else text
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {format_value(item)}" for key, item in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -100,6 +105,8 @@ def evidence_items(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Evidence as (label, value with unit): ``{"shift_px": 14.2}`` becomes ``[("shift", "14.2 px")]``."""
     items = []
     for key, value in evidence.items():
+        if isinstance(value, str) and not value:  # the unit of a joint that does not tell it
+            continue
         head, _, tail = key.rpartition("_")
         unit = UNITS.get(tail.lower(), "") if head else ""
         label = (head if unit else key).replace("_", " ")
@@ -107,6 +114,12 @@ def evidence_items(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
         has_unit = unit and value is not None and not isinstance(value, str | bool)
         items.append((label, f"{text}{'' if unit in _TIGHT else ' '}{unit}" if has_unit else text))
     return items
+
+
+def headline(summary: str) -> tuple[str, str]:
+    """A verdict's first sentence, and what follows it: more of it, and what to do."""
+    match = re.match(r"(.+?[.!?])\s+(?=[A-Z`])(.+)", summary, re.DOTALL)
+    return (match.group(1), match.group(2)) if match else (summary, "")
 
 
 def fix_parts(fix: str) -> list[tuple[bool, str]]:

@@ -14,8 +14,8 @@ import jinja2
 from PIL import Image
 
 from lerobot_diagnostics.findings import SEVERITY, Picture, Report, Status, Table, by_severity
-from lerobot_diagnostics.report.console import verdict_status, verdict_title
-from lerobot_diagnostics.report.format import evidence_items, fix_parts, format_columns, format_value
+from lerobot_diagnostics.report.console import filled, passed, verdict_status, verdict_title
+from lerobot_diagnostics.report.format import evidence_items, fix_parts, format_columns, format_value, headline
 
 PAGE_LIMIT_BYTES = 10_000_000
 """A page mails and opens on a phone below this size."""
@@ -58,24 +58,27 @@ def _render(report: Report, pictures: Mapping[Picture, _Embedded]) -> str:
     environment.filters["value"] = format_value
     environment.globals.update(evidence_items=evidence_items, fix_parts=fix_parts)
     template = environment.from_string(files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8"))
-    findings = by_severity(report.findings)
+    open_findings = [f for f in by_severity(report.findings) if f.status is not Status.PASS]
+    fine = passed(report)
+    findings = [*open_findings, *fine]
     sections: dict[str, list[_Embedded]] = {}
     for picture in report.pictures:
         if picture in pictures:
             sections.setdefault(picture.section or "Pictures", []).append(pictures[picture])
     return template.render(
         report=report,
+        headline=headline(report.verdict.summary),
         verdict_status=verdict_status(report).value,
         verdict_title=verdict_title(report),
         codes={f.code for f in findings},
-        open_findings=[f for f in findings if f.status is not Status.PASS],
-        passed=[f for f in findings if f.status is Status.PASS],
+        open_findings=open_findings,
+        passed=fine,
         counts=[
             (s.value, sum(f.status is s for f in findings))
             for s in sorted(Status, key=SEVERITY.__getitem__)
             if any(f.status is s for f in findings)
         ],
-        tables=[_table(table) for table in report.tables],
+        tables=[_table(table) for table in filled(report.tables)],
         sections=sections,
     )
 

@@ -42,13 +42,7 @@ def prepare_output_dir(
     Raises:
         UsageError: When the folder is not empty, a file is in the way, or the place cannot be written to.
     """
-    if path is None:
-        start = now()
-        day, name = f"{start:%Y-%m-%d}", f"{start:%H-%M-%S}_{command.removeprefix('lerobot-')}"
-        candidates = (root / day / (name if n == 1 else f"{name}_{n}") for n in range(1, 1000))
-        folder = next(c for c in candidates if not c.exists())
-    else:
-        folder = Path(path).expanduser()
+    folder = _choose(path, command, now, root)
     check_output_dir(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,6 +51,29 @@ def prepare_output_dir(
     except OSError as error:
         raise _unwritable(folder, error) from error
     return folder
+
+
+@contextmanager
+def output_dir(path: str | Path | None, command: str) -> Iterator[Path]:
+    """:func:`prepare_output_dir`; if nothing was written into the folder, it is gone afterwards."""
+    folder = _choose(path, command, datetime.now, DEFAULT_ROOT)
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        yield prepare_output_dir(folder, command)
+    finally:
+        with suppress(OSError):  # the first that holds something stays, and so do those above it
+            for each in new:
+                each.rmdir()
+
+
+def _choose(path: str | Path | None, command: str, now: Callable[[], datetime], root: Path) -> Path:
+    """The folder asked for, or the default one that nobody has yet."""
+    if path is not None:
+        return Path(path).expanduser()
+    start = now()
+    day, name = f"{start:%Y-%m-%d}", f"{start:%H-%M-%S}_{command.removeprefix('lerobot-')}"
+    candidates = (root / day / (name if n == 1 else f"{name}_{n}") for n in range(1, 1000))
+    return next(c for c in candidates if not c.exists())
 
 
 def check_output_dir(folder: Path) -> None:

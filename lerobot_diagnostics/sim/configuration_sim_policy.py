@@ -17,6 +17,9 @@ class SimConfig(PreTrainedConfig):  # type: ignore[misc]
     Args:
         chunk_size, n_action_steps: Actions predicted at a look, and executed before the next.
         hidden: Width of the hidden layers.
+
+    Raises:
+        ValueError: More steps than the chunk has, or none.
     """
 
     chunk_size: int = 10
@@ -25,6 +28,14 @@ class SimConfig(PreTrainedConfig):  # type: ignore[misc]
     normalization_mapping: dict[str, NormalizationMode] = field(
         default_factory=lambda: dict.fromkeys(("VISUAL", "STATE", "ACTION"), NormalizationMode.MEAN_STD)
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.n_action_steps <= self.chunk_size:
+            raise ValueError(
+                f"n_action_steps is {self.n_action_steps}, and a chunk of chunk_size={self.chunk_size} actions is all "
+                "that is predicted"
+            )
 
     @property
     def observation_delta_indices(self) -> None:

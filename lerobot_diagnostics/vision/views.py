@@ -81,10 +81,16 @@ class Comparer:
 
     Args:
         references: See :class:`~lerobot_diagnostics.vision.references.ReferenceViews`.
+        source: What they were taken from, in a word, for the findings.
     """
 
-    def __init__(self, references: ReferenceViews) -> None:
+    def __init__(self, references: ReferenceViews, source: str = "recording") -> None:
         self.references = references
+        self.source = source
+        recorded = source == "recording"
+        self._then = "recorded" if recorded else f"in the {source}"
+        self._go_there = f"Bring the arm to {'the recorded start pose' if recorded else f'its pose in the {source}'}"
+        self._aligns = recorded  # lerobot-rollout --strategy.type=align lays recordings over the live views
         cameras = references.cameras
         self.names = tuple(cameras)
         self.identifier = Identifier(
@@ -355,7 +361,7 @@ class Comparer:
         }
         if identity.likeness < STRANGE_LIKENESS:
             summary = (
-                f"{name} shows none of the recorded views (likeness {identity.likeness:.2f}, a recorded view has "
+                f"{name} shows none of the {self.source}'s views (likeness {identity.likeness:.2f}, those have "
                 f"{KNOWN_LIKENESS} or more)"
             )
             fix = (
@@ -372,15 +378,15 @@ class Comparer:
                 )
             else:
                 summary = (
-                    f"{name}: the picture is not clear enough to say which recorded view it shows "
+                    f"{name}: the picture is not clear enough to say which of the {self.source}'s views it shows "
                     f"(score {identity.total:.2f}, needed {KNOWN_TOTAL})"
                 )
-            fix = "Bring the arm to the recorded start pose and check again, or cover one camera and see which darkens."
+            fix = f"{self._go_there} and check again, or cover one camera and see which darkens."
             return [*findings, _finding("UNDECIDED", Status.UNKNOWN, name, summary, evidence, fix)]
         if identity.camera != name:
             summary = (
-                f"{name} shows what {identity.camera} showed in the recording (margin {identity.margin:.2f}, needed "
-                f"{identity.needed:.2f})"
+                f"{name} shows what {identity.camera} showed in the {self.source} (margin {identity.margin:.2f}, "
+                f"needed {identity.needed:.2f})"
             )
             inverse = identities.get(identity.camera)
             fix = swap_fix(
@@ -388,7 +394,9 @@ class Comparer:
             )
             findings.append(_finding("SWAPPED", Status.FAIL, name, summary, evidence, fix))
         else:
-            summary = f"{name} shows the view recorded under that name (margin {min(identity.margin, 9.99):.2f})"
+            summary = (
+                f"{name} shows the view of that name in the {self.source} (margin {min(identity.margin, 9.99):.2f})"
+            )
             findings.append(_finding("SWAPPED", Status.PASS, name, summary, evidence))
         findings.append(self._orientation(name, identity))
         upright = [undone(p, identity.orientation) for p in thumbs]
@@ -409,10 +417,10 @@ class Comparer:
             "recorded_height_px": recorded_height,
         }
         if (width, height) == (recorded_width, recorded_height):
-            return _finding("RESOLUTION", Status.PASS, name, f"{name} is {width}x{height} as recorded", evidence)
+            return _finding("RESOLUTION", Status.PASS, name, f"{name} is {width}x{height} as {self._then}", evidence)
         fix = f"Set width: {recorded_width}, height: {recorded_height} for {name} in --robot.cameras."
         shape = "" if abs(width / height - recorded_width / recorded_height) < 0.02 else ", another shape"
-        summary = f"{name} is {width}x{height}, recorded at {recorded_width}x{recorded_height}{shape}"
+        summary = f"{name} is {width}x{height}, in the {self.source} {recorded_width}x{recorded_height}{shape}"
         return _finding("RESOLUTION", Status.WARN, name, summary, evidence, fix)
 
     def _orientation(self, name: str, identity: _Identity) -> Finding:
@@ -432,9 +440,8 @@ class Comparer:
             return _finding(code, Status.FAIL, name, f"{name}'s picture is {how}", evidence, fix)
         if identity.turned_margin > TURNED_DOUBT:
             summary = f"{name}: cannot tell whether its picture is upright (margin {-identity.turned_margin:.2f})"
-            return _finding(
-                "ROTATED", Status.UNKNOWN, name, summary, evidence, f"Look at {name}'s picture beside the recorded one."
-            )
+            fix = f"Look at {name}'s picture beside that of the {self.source}."
+            return _finding("ROTATED", Status.UNKNOWN, name, summary, evidence, fix)
         return _finding("ROTATED", Status.PASS, name, f"{name}'s picture is neither turned nor mirrored", evidence)
 
     def _channel_order(self, name: str, camera: str, pictures: Sequence[Picture]) -> Finding:
@@ -453,9 +460,8 @@ class Comparer:
             return _finding(
                 "CHANNELS", Status.UNKNOWN, name, summary, evidence, f"Look at {name}'s picture: are the colours right?"
             )
-        return _finding(
-            "CHANNELS", Status.PASS, name, f"{name}: channels in the recorded order (score {score:.2f})", evidence
-        )
+        summary = f"{name}: channels in the order of the {self.source} (score {score:.2f})"
+        return _finding("CHANNELS", Status.PASS, name, summary, evidence)
 
     def _lighting(self, name: str, camera: str, picture: Picture) -> Finding:
         light = self.lighting(camera, picture)
@@ -473,12 +479,12 @@ class Comparer:
                 what.append(f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} {colour}")
         if not what:
             summary = (
-                f"{name}: light as recorded (exposure ×{light.exposure:.2f}, red ×{light.red:.2f}, blue "
+                f"{name}: light as {self._then} (exposure ×{light.exposure:.2f}, red ×{light.red:.2f}, blue "
                 f"×{light.blue:.2f})"
             )
             return _finding("LIGHTING", Status.PASS, name, summary, evidence, cause=Cause.LIGHTING)
-        fix = f"Restore the light, or lock {name}'s exposure and white balance to the recorded look."
-        summary = f"{name} is {', '.join(what)} than recorded"
+        fix = f"Restore the light, or lock {name}'s exposure and white balance to the look of the {self.source}."
+        summary = f"{name} is {', '.join(what)} than {self._then}"
         return _finding("LIGHTING", Status.WARN, name, summary, evidence, fix, cause=Cause.LIGHTING)
 
     def lighting(self, camera: str, picture: Picture) -> Lighting:
@@ -520,27 +526,23 @@ class Comparer:
         views = self.references.cameras[name]
         height, width = picture.shape[:2]
         if abs(width / height - views.size[0] / views.size[1]) > 0.02 * views.size[0] / views.size[1]:
-            summary = f"{name} has another shape than recorded: its field of view differs"
+            summary = f"{name} has another shape than {self._then}: its field of view differs"
             fix = f"Set width: {views.size[0]}, height: {views.size[1]} for {name} in --robot.cameras."
             return _finding("FRAMING", Status.WARN, name, summary, {}, fix)
         steady = self.steady[name]
         if not steady and state is None:
             why = "moves by itself" if steady is False else "may move by itself (one reference picture an episode)"
-            summary = f"{name} {why}: whether it was knocked shows only at a recorded arm pose"
-            return _finding(
-                "MOVED",
-                Status.UNKNOWN,
-                name,
-                summary,
-                {},
-                "Bring the arm to the recorded start pose (lerobot-rollout --strategy.type=align).",
+            summary = (
+                f"{name} {why}: whether it was knocked shows only with the arm where it stood in the {self.source}"
             )
+            fix = f"{self._go_there}{' (lerobot-rollout --strategy.type=align)' if self._aligns else ''}."
+            return _finding("MOVED", Status.UNKNOWN, name, summary, {}, fix)
         motion, view = self.motion(name, picture, state)
         if not motion.found:
-            summary = f"{name}: no recorded picture can be laid over the live one, so its position is not known"
-            return _finding(
-                "MOVED", Status.UNKNOWN, name, summary, {}, "Bring the arm to the recorded start pose and check again."
+            summary = (
+                f"{name}: no picture of the {self.source} can be laid over the live one: its position is not known"
             )
+            return _finding("MOVED", Status.UNKNOWN, name, summary, {}, f"{self._go_there} and check again.")
         scale = views.size[0] / views.views[0].shape[1]  # from view pixels to recorded pixels
         dx, dy = motion.dx_px * scale, motion.dy_px * scale
         shift = float(np.hypot(dx, dy))
@@ -567,17 +569,15 @@ class Comparer:
         if abs(motion.scale - 1) > 0.03 and shift <= 0.02 * views.size[0] and abs(motion.rotation_deg) <= 1.0:
             summary = (
                 f"{name} frames the scene {abs(motion.scale - 1):.0%} "
-                f"{'tighter' if motion.scale > 1 else 'wider'} than recorded"
+                f"{'tighter' if motion.scale > 1 else 'wider'} than {self._then}"
             )
             fix = (
                 f"Undo a crop, digital zoom or lens change of {name}, or move it "
                 f"{'back' if motion.scale > 1 else 'closer'}."
             )
             return _finding("FRAMING", Status.WARN, name, summary, evidence, fix)
-        fix = (
-            f"Turn {name} so that its picture moves {direction(-dx, -dy)} by {shift:.0f} px; lerobot-rollout "
-            "--strategy.type=align shows it live."
-        )
+        fix = f"Turn {name} so that its picture moves {direction(-dx, -dy)} by {shift:.0f} px"
+        fix += "; lerobot-rollout --strategy.type=align shows it live." if self._aligns else "."
         return _finding("MOVED", Status.WARN, name, f"{name}: the picture has moved {amount}", evidence, fix)
 
 
