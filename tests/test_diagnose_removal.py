@@ -12,7 +12,7 @@ from test_diagnose_motion import ladder_with
 
 from lerobot_diagnostics.diagnose import removal
 from lerobot_diagnostics.diagnose.motion import SPEED, Driver
-from lerobot_diagnostics.diagnose.removal import Measured, Ruler, judge, judge_removal, unusable, ways_apart
+from lerobot_diagnostics.diagnose.removal import Measured, judge, judge_removal, unusable, ways_apart
 from lerobot_diagnostics.findings import Status
 from lerobot_diagnostics.openloop.checkpoint import LoadedPolicy
 from lerobot_diagnostics.recording import open_recording
@@ -121,7 +121,7 @@ def ask(policy, recording, folder, *, takes_away=True, robot=None, stop=None):
 def test_a_policy_that_repeats_a_motion_fails_with_the_distances(recording, tmp_path):
     told = ask(Policy(30.0, 30.0), recording, tmp_path)
     assert (told.finding.code, told.finding.status, told.finding.cause) == ("IGNORES_IMAGES", "fail", "model")
-    assert "still goes to the same place, 0 mm apart" in told.finding.summary
+    assert "still goes to the same place, 0.0 mm apart" in told.finding.summary
     assert told.finding.evidence["apart_mm"] == pytest.approx(0.0, abs=1e-3)
     assert told.finding.evidence["predicted_s"] == 2.0  # the whole chunk, not the one action that is executed
 
@@ -170,7 +170,7 @@ def test_what_does_not_tell_is_unknown(recording, tmp_path):
 
     assert "pictures did not change (front)" in unknown(Policy(30.0, 30.0), takes_away=False).finding.summary
     assert "one action at a time" in unknown(Policy(30.0, 30.0, chunk=1)).finding.summary
-    assert "too short a motion" in unknown(Policy(30.0, 30.0, still=True)).finding.summary
+    assert "too little to tell where it leads" in unknown(Policy(30.0, 30.0, still=True)).finding.summary
     assert "too little to be sure" in unknown(Policy(30.0, 25.0)).finding.summary
     short = unknown(Policy(30.0, 30.0, chunk=2))
     assert "differ by only" in short.finding.summary
@@ -212,9 +212,6 @@ def test_ways_are_compared_whatever_their_pace():
     assert ways_apart(straight, aside) == pytest.approx(5.0)
 
 
-MM = Ruler("mm", 10.0, lambda rows: rows)
-
-
 @pytest.mark.parametrize(
     ("found", "status"),
     [
@@ -223,16 +220,16 @@ MM = Ruler("mm", 10.0, lambda rows: rows)
         ({"apart": 60.0, "noise": 40.0}, "unknown"),  # its own noise may do that
         ({"apart": 1.0, "noise": 30.0}, "unknown"),  # and hide a difference
         ({"apart": 15.0, "noise": 0.5}, "unknown"),
-        ({"apart": 1.0, "noise": 0.5, "moves": 20.0}, "unknown"),
+        ({"apart": 1.0, "noise": 0.5, "moves": 60.0}, "unknown"),
         ({"apart": float("nan"), "noise": 0.5}, "unknown"),
     ],
 )
 def test_same_place_elsewhere_and_what_lies_between(found, status):
-    usual = {"moves": 150.0, "differ": 85.0, "near": 10, "seconds": 3.0}
-    finding = judge(Measured(**(usual | found)), MM)
+    usual = {"moves": 150.0, "recorded_moves": 140.0, "differ": 85.0, "near": 10, "seconds": 3.0}
+    finding = judge(Measured(**(usual | found)), "mm")
     assert finding.status == status
     if status == "fail":
-        assert "1 mm apart within 3.0 s (its own noise 0 mm" in finding.summary
+        assert "1.0 mm apart within 3.0 s (its own noise 0.5 mm" in finding.summary
         assert "differ by 85 mm" in finding.summary
 
 

@@ -111,16 +111,22 @@ def ways_apart(a: Array, b: Array) -> float:
     return float(np.minimum(gaps.min(axis=1).max(axis=0), gaps.min(axis=0).max(axis=0)).max())
 
 
+class CannotCompareError(Exception):
+    """The recording gives no measure of what the object does to a motion; the message says why."""
+
+
 class Start(NamedTuple):
     """Where the policy is asked.
 
     Attributes:
         episode: Its first frame.
-        differ: Median distance of its recorded way to those of the others that start there; NaN without others.
+        moves: How far its recorded way goes from its first action.
+        differ: Median distance of this way to those of the others that start there; NaN without others.
         near: Episodes that start there, this one included.
     """
 
     episode: Episode
+    moves: float
     differ: float
     near: int
 
@@ -135,24 +141,32 @@ def choose_start(episodes: Sequence[Episode], ruler: Ruler, horizon: int) -> Sta
         episodes: With states and actions.
         ruler: See :func:`ruler_for`.
         horizon: Frames compared.
+
+    Raises:
+        CannotCompareError: Too few episodes start at one pose, or they do not differ.
     """
     rows = np.concatenate([episode.states for episode in episodes])
     first = np.cumsum([0, *(len(episode) for episode in episodes)])[:-1]
     order, distances = nearest_states(rows, np.median(rows[first], axis=0), len(rows))
     away = np.empty(len(rows))
     away[order] = distances
-    usual = int(np.argmin(away[first]))
-    near = [i for i, row in enumerate(first) if away[row] <= SAME_POSE]
-    if len(near) < 2:
-        return Start(episodes[usual], float("nan"), len(near))
-    ways = [ruler.places(episodes[i].actions[:horizon].astype(np.float64)) for i in near]
+    near = [episodes[i] for i, row in enumerate(first) if away[row] <= SAME_POSE]
+    if len(near) < FEWEST:
+        raise CannotCompareError(f"only {len(near)} of {len(episodes)} recorded episodes start at one pose")
+    ways = [ruler.places(episode.actions[:horizon].astype(np.float64)) for episode in near]
     apart = np.full((len(near), len(near)), np.nan)
     for i, a in enumerate(ways):
         for j in range(i):
             apart[i, j] = apart[j, i] = ways_apart(a, ways[j])
     differ = np.nanmedian(apart, axis=1)
     chosen = int(np.argmax(differ))
-    return Start(episodes[near[chosen]], float(differ[chosen]), len(near))
+    if differ[chosen] < ruler.least:
+        raise CannotCompareError(
+            f"recorded episodes that start at one pose differ by only {_length(differ[chosen], ruler.unit)} within "
+            f"the {horizon / near[0].fps:.1f} s that the policy predicts at a look"
+        )
+    way = ways[chosen]
+    return Start(near[chosen], float(farthest(way - way[0])), float(differ[chosen]), len(near))
 
 
 @contextlib.contextmanager
@@ -221,15 +235,10 @@ def judge_removal(
         known = [recording.episode(index) for index in spread(list(episodes), EPISODES)]
         actions = np.concatenate([episode.actions for episode in known]).astype(np.float64)
         ruler = ruler_for(driver.arm, recording.joint_names("action"), actions)
-        start = choose_start(known, ruler, plan.horizon)
-        seconds = plan.horizon / recording.fps
-        if start.near < FEWEST:
-            return cannot(f"only {start.near} recorded episodes start at one pose, and {FEWEST} are needed to compare")
-        if start.differ < ruler.least:
-            return cannot(
-                f"recorded episodes that start at one pose differ by only {start.differ:.0f} {ruler.unit} within the "
-                f"{seconds:.1f} s that the policy predicts at a look"
-            )
+        try:
+            start = choose_start(known, ruler, plan.horizon)
+        except CannotCompareError as reason:
+            return cannot(str(reason))
 
         def ask(readings: Sequence[Reading]) -> Asked:
             chunks = []
@@ -359,14 +368,14 @@ class Measured(NamedTuple):
         apart: Farthest distance of the mean motion with the object from the one without.
         noise: The same between one pair of looks and the mean of all pairs, on average.
         moves: How far the motion with the object goes from its first action.
-        differ: See :class:`Start`.
-        near: See :class:`Start`.
+        recorded_moves, differ, near: See :class:`Start`.
         seconds: Of motion predicted.
     """
 
     apart: float
     noise: float
     moves: float
+    recorded_moves: float
     differ: float
     near: int
     seconds: float
@@ -381,6 +390,7 @@ def compare(there: Array, gone: Array, start: Start, ruler: Ruler) -> tuple[Find
         apart=float(farthest(pairs.mean(axis=0))),
         noise=float(farthest(pairs - pairs.mean(axis=0)).mean()),
         moves=float(farthest(mean - mean[0])),
+        recorded_moves=start.moves,
         differ=start.differ,
         near=start.near,
         seconds=there.shape[1] / start.episode.fps,
@@ -394,38 +404,48 @@ def compare(there: Array, gone: Array, start: Start, ruler: Ruler) -> tuple[Find
     ]
     note = f"Predicted from where episode {start.episode.index} starts, in the data set's units; nothing was sent."
     table = Table("With the object gone", ["joint", "range with it", "differs by", "at s"], rows, note)
-    return judge(measured, ruler), table, {**measured._asdict(), "unit": ruler.unit, "episode": start.episode.index}
+    return (
+        judge(measured, ruler.unit),
+        table,
+        {**measured._asdict(), "unit": ruler.unit, "episode": start.episode.index},
+    )
 
 
-def judge(found: Measured, ruler: Ruler) -> Finding:
+def judge(found: Measured, unit: str) -> Finding:
     """IGNORES_IMAGES, live."""
-    unit = ruler.unit
-    key = "mm" if unit == "mm" else "percent"
-    evidence = {
-        f"apart_{key}": found.apart, f"noise_{key}": found.noise, f"moves_{key}": found.moves,
-        f"recorded_differ_{key}": found.differ, "episodes_compared": found.near, "predicted_s": found.seconds,
+    lengths = {
+        "apart": found.apart, "noise": found.noise, "moves": found.moves, "recorded_moves": found.recorded_moves,
+        "recorded_differ": found.differ,
     }  # fmt: skip
-    said = f"{found.apart:.0f} {unit} apart within {found.seconds:.1f} s (its own noise {found.noise:.0f} {unit}"
-    said += f"; recorded episodes that start here differ by {found.differ:.0f} {unit})"
+    evidence = {f"{name}_{'mm' if unit == 'mm' else 'percent'}": length for name, length in lengths.items()}
+    evidence |= {"episodes_compared": found.near, "predicted_s": found.seconds}
 
     def finding(status: Status, summary: str, fix: str = "") -> Finding:
         return Finding("IGNORES_IMAGES", status, Cause.MODEL, OBJECT, summary, evidence, fix)
 
     if not np.isfinite([found.apart, found.noise, found.moves]).all():
         return finding(Status.UNKNOWN, "The predicted actions are not finite: cannot tell whether the policy looks.")
-    if found.moves < MOVES * found.differ:
-        summary = (
-            f"The predicted motion goes {found.moves:.0f} {unit} within {found.seconds:.1f} s, and recorded episodes "
-            f"that start here differ by {found.differ:.0f}: too short a motion to tell where it leads."
-        )
-        return finding(Status.UNKNOWN, summary)
+    said = (
+        f"{_length(found.apart, unit)} apart within {found.seconds:.1f} s (its own noise "
+        f"{_length(found.noise, unit)}; recorded episodes that start here differ by {_length(found.differ, unit)})"
+    )
     if found.apart >= max(ELSEWHERE * found.differ, SURE * found.noise):
         return finding(Status.PASS, f"With the object gone the policy goes elsewhere, {said}: it looks.")
+    if found.moves < MOVES * found.recorded_moves:
+        summary = (
+            f"The policy predicts {_length(found.moves, unit)} of motion within {found.seconds:.1f} s where "
+            f"{_length(found.recorded_moves, unit)} were recorded: too little to tell where it leads."
+        )
+        return finding(Status.UNKNOWN, summary)
     if max(found.apart, found.noise) < SAME * found.differ:
         fix = "Put the object in more different places while recording, see that the cameras show it, and train anew."
         summary = f"With the object gone the policy still goes to the same place, {said}: it repeats a motion "
         return finding(Status.FAIL, summary + "instead of looking.", fix)
     return finding(Status.UNKNOWN, f"With the object gone the policy goes {said}: too little to be sure that it looks.")
+
+
+def _length(value: float, unit: str) -> str:
+    return f"{value:.{0 if value >= 9.95 else 1}f} {unit}"
 
 
 def cannot(reason: str) -> Outcome:
