@@ -1,6 +1,7 @@
 """The object is taken away: a policy that looks goes elsewhere, one that repeats a motion does not."""
 
 from collections import deque
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,9 +11,10 @@ from fake_robot import FakeClock, FakeRobot
 from make_dataset import JOINTS, make_dataset
 from test_diagnose_motion import ladder_with
 
-from lerobot_diagnostics.diagnose import removal
+from lerobot_diagnostics.diagnose import Inputs, motion, removal
 from lerobot_diagnostics.diagnose.motion import SPEED, Driver
 from lerobot_diagnostics.diagnose.removal import Measured, judge, judge_removal, unusable, ways_apart
+from lerobot_diagnostics.diagnose.run import Ladder
 from lerobot_diagnostics.findings import Status
 from lerobot_diagnostics.openloop.checkpoint import LoadedPolicy
 from lerobot_diagnostics.recording import open_recording
@@ -28,7 +30,7 @@ ANGLES = (30.0, 15.0, 0.0, -15.0, -20.0)  # of the pan joint by episode: the fir
 LENGTH, CHUNK = 30, 20
 
 
-def motion(angle, frames=LENGTH):
+def turning(angle, frames=LENGTH):
     """From rest to a pan angle, the shoulder lowered: [frames, 6]."""
     ramp = np.arange(1, frames + 1)[:, None] / LENGTH
     return (REST + ramp * np.array([angle, 40.0, 0, 0, 0, 0])).astype(np.float32)
@@ -39,7 +41,7 @@ def recording(tmp_path_factory):
     root = tmp_path_factory.mktemp("removal") / "data"
 
     def moves(episode, length):
-        return motion(ANGLES[episode], length)
+        return turning(ANGLES[episode], length)
 
     def states(episode, length):
         return np.concatenate([REST[None].astype(np.float32), moves(episode, length)[:-1]])
@@ -79,7 +81,7 @@ class Policy:
         if not self._action_queue:
             self.states.append(batch["observation.state"][0].numpy())
             red = bool((batch[FRONT][0, 0] - batch[FRONT][0, 1]).max() > 0.5)
-            chunk = motion(self.seen if red else self.unseen, self.config.chunk_size)
+            chunk = turning(self.seen if red else self.unseen, self.config.chunk_size)
             chunk = torch.from_numpy(chunk[:1].repeat(len(chunk), 0) if self.still else chunk)
             chunk[:, 0] += self.noise * torch.randn(())
             self._action_queue.extend(chunk[: self.config.n_action_steps, None])
@@ -275,3 +277,44 @@ def test_the_rung_stands_between_sight_and_replay_and_needs_somebody(tmp_path):
     attended.refs = ["checkpoint"]
     assert attended.removal().moves
     assert "--policy.path" in ladder_with(tmp_path, yes=False).removal().needs
+
+
+@pytest.mark.skipif(not find_spec("mujoco"), reason="needs the extra sim")
+def test_on_the_simulated_arm_a_policy_that_looks_is_told_from_the_same_one_blinded(tmp_path, monkeypatch):
+    from lerobot_diagnostics.sim.config_so101_sim import SimCameraConfig, SO101SimConfig
+    from lerobot_diagnostics.sim.modeling_sim_policy import SimPolicy
+    from lerobot_diagnostics.sim.record import record
+    from lerobot_diagnostics.sim.so101_sim import SO101Sim
+    from lerobot_diagnostics.sim.train import train
+
+    config = SO101SimConfig(cameras={"front": SimCameraConfig(width=96, height=72)}, cube_jitter_m=0.03)
+    data, policy = tmp_path / "data", tmp_path / "policy"
+    train(
+        record(data, "local/sim", config, seeds=range(4), fps=10, use_videos=False), list(range(4)), policy, steps=200
+    )
+
+    def judged():
+        clock = FakeClock()
+        config.real_time = True
+        robot = SO101Sim(config, clock=clock, sleep=clock.sleep)
+
+        def keys():
+            yield ENTER
+            yield ENTER
+            robot.world.data.joint("cube").qpos[:2] = 0.5, -1.5
+            yield ENTER
+
+        monkeypatch.setattr(motion, "open_keys", lambda: ScriptedKeys(keys()))
+        given = Inputs(
+            policy_path=str(policy), repo_id="local/sim", root=str(data), device="cpu", robot=robot, replay=True
+        )
+        ladder = Ladder(given, tmp_path, {}, clock, clock.sleep, 1.0)
+        ladder.soaked = SimpleNamespace(pictures={"front": []})
+        return ladder.removal().run().findings[0]
+
+    assert judged().status is Status.PASS
+    blinded = SimPolicy.from_pretrained(policy)
+    blinded.eyes[0][-2].weight.data.zero_()
+    blinded.eyes[0][-2].bias.data.zero_()
+    blinded.save_pretrained(policy)
+    assert judged().status is Status.FAIL
