@@ -53,16 +53,16 @@ NEARBY = 0.15
 """Distance of a start from the usual one, over the joints' ranges (``vision.nearest_states``). Of three teleoperated
 sets 3 of 4, 11 of 25 and 0 of 8 episodes start so near; in simulated ones all do, exactly."""
 LEAST_MM, LEAST_PERCENT = 10.0, 3.0
-"""What recorded ways must differ by at least, so that a tenth of it (:data:`SAME`) is more than a policy's noise: 0.65 mm
-at most in the draws below. The per cent are a choice: no arm of unknown geometry was tried."""
+"""What recorded ways must differ by at least, so that a tenth of it (:data:`SAME`) is more than a policy's noise: under
+0.7 mm in the draws below. The per cent are a choice: no arm of unknown geometry was tried."""
 SAME, ELSEWHERE = 0.1, 0.25
 """Motions apart by under a tenth of what recorded ways differ by go to the same place, by a quarter or more elsewhere.
-``benchmarks/remove_object.py`` (simulated arm, cube within 3 cm, light ±12 %, noisy pictures, 20 draws each, 1 s and 2 s
-predicted): policies that look 0.37 to 2.8, those trained on other moments' pictures or without eyes 0.002 to 0.050."""
+``benchmarks/remove_object.py`` (simulated arm, cube within 3 cm, light ±12 %, noisy pictures, 1 s and 2 s predicted, 20
+draws each): policies that look 0.37 to 2.8, those trained on other moments' pictures or without eyes 0.002 to 0.050."""
 SURE = 3.0
-"""How many times its noise a motion must be apart to be elsewhere; those of policies that look were 25 times and more."""
+"""How many times its noise a motion must be apart to be elsewhere: 25 times and more where policies looked."""
 MOVES = 0.5
-"""Share of the recorded motion that must be predicted. In the same draws: trained policies 0.6 to 1.4, untrained 0.2 and less."""
+"""Share of the recorded motion that must be predicted: 0.6 to 1.4 by trained policies, 0.2 and less by untrained."""
 
 
 class Ruler(NamedTuple):
