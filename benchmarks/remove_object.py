@@ -174,12 +174,12 @@ def main() -> None:
             found = [one(data, policy, options.jitter, rng, out, takes_away=takes_away) for _ in range(options.draws)]
             print(f"\n{kind}, {chunk / FPS:g} s{'' if takes_away else ', not taken away'}: ", end="")
             print(dict(Counter(f.status.value for f in found)), found[0].summary)
-            for key in found[0].evidence:
-                values = [f.evidence[key] for f in found]
-                print(f"  {key:24} {np.min(values):8.2f} {np.median(values):8.2f} {np.max(values):8.2f}")
-            if found[0].evidence:
-                shares = [f.evidence["apart_mm"] / f.evidence["recorded_differ_mm"] for f in found]
-                print(f"  {'apart / differ':24} {np.min(shares):8.3f} {np.median(shares):8.3f} {np.max(shares):8.3f}")
+            measured = [f.evidence for f in found if f.evidence]
+            figures = {key: [evidence[key] for evidence in measured] for key in (measured or [{}])[0]}
+            if measured:
+                figures["apart / differ"] = [e["apart_mm"] / e["recorded_differ_mm"] for e in measured]
+            for key, values in figures.items():
+                print(f"  {key:24} {np.min(values):8.3f} {np.median(values):8.3f} {np.max(values):8.3f}")
 
 
 if __name__ == "__main__":
