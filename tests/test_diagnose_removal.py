@@ -200,6 +200,19 @@ def test_a_joint_that_does_not_follow_ends_it(recording, tmp_path):
     assert (told.finding.code, told.finding.status, told.finding.cause) == ("OVERLOAD", "fail", "motors")
 
 
+def test_an_arm_that_does_not_come_back_is_named_beside_what_was_measured(recording, tmp_path):
+    class Stuck(Robot):
+        def send_action(self, action):
+            self.follow = 0.0 if not self.there else 1.0
+            return super().send_action(action)
+
+    away = REST + np.array([30.0, 0, 0, 0, 0, 0])
+    robot = Stuck(dict(zip((j.removesuffix(".pos") for j in JOINTS), away, strict=True)))
+    told = ask(Policy(30.0, 0.0), recording, tmp_path, robot=robot)
+    assert [f.code for f in told.outcome.findings] == ["IGNORES_IMAGES", "OVERLOAD"]
+    assert told.finding.status is Status.PASS
+
+
 def test_a_camera_that_shows_another_view_or_none_is_settled_first(recording, tmp_path):
     loaded = LoadedPolicy(None, Policy(30.0, 30.0), Processor(), Processor(), {}, "cpu")
     outcome = judge_removal(None, loaded, recording, range(5), {}, tmp_path)
