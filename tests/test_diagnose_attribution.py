@@ -84,3 +84,43 @@ def test_what_one_view_suspects_of_the_arm_a_fit_at_many_poses_settles():
     sound = finding("JOINT_OFFSET", "calibration", Status.PASS, subject="arm")
     assert standing(hint, base, sound) == {"BASE_MOVED"}
     assert standing(hint, base) == {"JOINT_OFFSET"}  # which explains where the arm appears
+
+
+def looks(subject, status):
+    return finding("IGNORES_IMAGES", "model", status, subject=subject)
+
+
+def told(*findings):
+    return {f.subject: f for f in silence(findings) if f.code == "IGNORES_IMAGES"}
+
+
+def test_recorded_pictures_and_the_object_taken_away_confirm_each_other():
+    both = told(looks("pictures", Status.FAIL), looks("object", Status.FAIL))
+    assert [f.status for f in both.values()] == [Status.FAIL, Status.FAIL]
+    verdict = attribute(list(both.values()))
+    assert (verdict.cause, verdict.because) == ("model", ["IGNORES_IMAGES"])
+    both = told(looks("pictures", Status.PASS), looks("object", Status.PASS))
+    assert [f.status for f in both.values()] == [Status.PASS, Status.PASS]
+
+
+def test_a_policy_that_uses_pictures_and_ignores_the_object_looks_at_something_else():
+    both = told(looks("pictures", Status.PASS), looks("object", Status.FAIL))
+    assert both["object"].status is Status.FAIL
+    assert "looks at something else" in both["object"].summary
+
+
+def test_a_reaction_to_the_object_contradicts_ignored_pictures_and_both_stay_visible():
+    both = told(looks("pictures", Status.FAIL), looks("object", Status.PASS))
+    assert (both["pictures"].status, both["object"].status) == (Status.UNKNOWN, Status.PASS)
+    verdict = attribute(list(both.values()))
+    assert verdict.cause == "none_found"
+    assert "because of IGNORES_IMAGES (object, pass)" in verdict.cannot_tell[0]
+
+
+def test_an_object_missed_in_other_pictures_than_the_recorded_ones_is_not_ignored():
+    moved = finding("MOVED", "cameras", Status.WARN)
+    ignored = looks("object", Status.FAIL)
+    assert told(moved, looks("pictures", Status.PASS), ignored)["object"].status is Status.UNKNOWN
+    assert told(moved, ignored)["object"].status is Status.UNKNOWN
+    assert told(moved, looks("pictures", Status.FAIL), ignored)["object"].status is Status.FAIL
+    assert told(finding("POOR_FIT", "model"), ignored)["object"].status is Status.FAIL

@@ -105,13 +105,13 @@ def test_a_joint_that_does_not_follow_ends_it(recorded):
     ],
 )
 def test_how_a_way_ended_is_a_finding(end, code, cause, status):
-    (finding,) = motion._stopped(Ending(end, "why")).findings
+    (finding,) = motion.ended(Ending(end, "why")).findings
     assert (finding.code, finding.cause, finding.status) == (code, cause, status)
 
 
-def ladder_with(tmp_path, *found):
+def ladder_with(tmp_path, *found, yes=True):
     robot = SimpleNamespace(observation_features={}, action_features={})
-    ladder = Ladder(Inputs(robot=robot, replay=True, yes=True), tmp_path, {}, None, None, 1.0)
+    ladder = Ladder(Inputs(robot=robot, replay=True, yes=yes), tmp_path, {}, None, None, 1.0)
     ladder.recording = SimpleNamespace(cameras=["observation.images.front", "observation.images.top"])
     ladder.found = list(found)
     return ladder

@@ -5,10 +5,11 @@ import pytest
 
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.robot.easing import MARGIN_M, ease, lowest_on_path, safe_route
-from lerobot_diagnostics.robot.kinematics import lowest_tool, so_tool_height, tool_height_for
+from lerobot_diagnostics.robot.kinematics import lowest_tool, so_tool, tool_height_for, tools
 
 REST = {"shoulder_pan.pos": 0.0, "shoulder_lift.pos": -90.0, "elbow_flex.pos": 85.0, "wrist_flex.pos": 60.0}
 REST |= {"wrist_roll.pos": 0.0, "gripper.pos": 10.0}
+PAN_AXIS_M = np.array([0.0388, 0.0, 0.0])  # from the base's origin
 
 
 def test_ease_is_bounded_a_tick_and_arrives_exactly():
@@ -24,7 +25,7 @@ def test_ease_to_where_it_is_sends_nothing():
     assert list(ease(REST, REST, 1.0)) == []
 
 
-def test_tool_height_is_that_of_the_simulated_arm():
+def test_the_tool_is_where_the_simulated_arm_has_it():
     pytest.importorskip("lerobot_diagnostics.sim.scene", reason="the extra sim is not installed")
     from lerobot_diagnostics.sim.config_so101_sim import JOINTS
     from lerobot_diagnostics.sim.world import World
@@ -34,15 +35,16 @@ def test_tool_height_is_that_of_the_simulated_arm():
     for _ in range(5):
         pose = rng.uniform(-80, 80, 5)
         world.data.qpos[:5] = np.deg2rad(pose)
-        height = lowest_tool(dict(zip((f"{j}.pos" for j in JOINTS), pose, strict=False)))
-        assert height == pytest.approx(world.truth().tool_m[2], abs=1e-4)
+        tool = tools(dict(zip((f"{j}.pos" for j in JOINTS), pose, strict=False)))
+        assert tool[0] + PAN_AXIS_M == pytest.approx(world.truth().tool_m, abs=1e-4)
 
 
 def test_the_lower_of_two_tools_counts():
     both = {f"left_{k}": v for k, v in REST.items()} | {f"right_{k}": v for k, v in REST.items()}
     both["right_shoulder_lift.pos"] = 0.0
-    right = so_tool_height(0.0, 85.0, 60.0)
-    assert lowest_tool(both) == right < so_tool_height(-90.0, 85.0, 60.0)
+    left, right = so_tool(0.0, -90.0, 85.0, 60.0, 0.0), so_tool(0.0, 0.0, 85.0, 60.0, 0.0)
+    assert tools(both) == pytest.approx(np.array([left, right]))
+    assert lowest_tool(both) == right[2] < left[2]
     assert tool_height_for("so101_follower") is lowest_tool and tool_height_for("koch_follower") is None
 
 

@@ -42,9 +42,10 @@ class DiagnoseConfig:
     baseline: str | None = None
     # Write these flags to a new YAML file, for --config_path of the next run.
     save_setup: str | None = None
-    # Move the arm too, confirmed first: to recorded poses to check the calibration by sight, then replay an episode.
+    # Move the arm too, confirmed first: calibration by sight at recorded poses; with a policy, what it would do with
+    # the object there and with it gone (nothing of that is sent); then the replay of an episode.
     replay: bool = False
-    # With --replay=true: move without waiting for ENTER.
+    # With --replay=true: move without waiting for ENTER; what needs a person (taking the object away) is left out.
     yes: bool = False
     # Write a corrected calibration to this new file, where a joint's zero was seen to have moved.
     save_calibration: str | None = None

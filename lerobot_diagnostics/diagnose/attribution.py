@@ -151,6 +151,9 @@ RULES: tuple[Rule, ...] = (
 )
 """In this order. A code may appear twice with different causes: a recorded camera's DEAD is a fault of the data."""
 
+OBJECT = "object"
+"""Subject of IGNORES_IMAGES where it was told by taking the object away (:mod:`.removal`)."""
+
 SUSPECTS = VIEW | _codes(
     "ZERO_CHANGED JOINT_OFFSET END_STOP LEADER_OFFSET RENAME_ERASED SLOW_LOOP STALE_FRAMES BUS_ERRORS"
 )
@@ -168,7 +171,7 @@ def silence(findings: Sequence[Finding]) -> list[Finding]:
     Only a failure, or a suspect's warning, explains; nothing explains what stands above it in :data:`RULES`.
     """
     fits = {f.code for f in findings if f.status is Status.PASS and f.subject in {"arm", "base"}}
-    findings = [_settled(f, fits) for f in findings]
+    findings = _looked([_settled(f, fits) for f in findings])
     sources = sorted((f for f in findings if _stands(f)), key=rank)
     explained: dict[int, Finding] = {}
     for source in sources:
@@ -197,6 +200,36 @@ def _settled(finding: Finding, fits: Collection[str]) -> Finding:
             finding, status=Status.INFO, summary=f"Not confirmed at more poses: {finding.summary}"
         )
     return finding
+
+
+def _looked(findings: list[Finding]) -> list[Finding]:
+    """Whether the policy looks, told by recorded pictures and by taking the object away: what the two say together.
+
+    A reaction to the object's going disproves that pictures are ignored. A policy that uses recorded pictures may still
+    ignore the object, but not where the live pictures are others than those it knows.
+    """
+    told = [f for f in findings if f.code == "IGNORES_IMAGES" and f.status not in {Status.UNKNOWN, Status.INFO}]
+    live = next((f for f in told if f.subject == OBJECT), None)
+    offline = next((f for f in told if f.subject != OBJECT), None)
+    if live is None:
+        return findings
+    if offline is not None and offline.status is Status.FAIL and live.status is Status.PASS:
+        return [_doubted(f, live) if f is offline else f for f in findings]
+    if live.status is Status.FAIL and (offline is None or offline.status is Status.PASS):
+        other = [f for f in findings if f.cause in {Cause.CAMERAS, Cause.LIGHTING} and _stands(f)]
+        if other:
+            return [_doubted(f, other[0]) if f is live else f for f in findings]
+        if offline is not None:
+            summary = f"{live.summary} Recorded pictures do change its predictions, so it looks at something else."
+            return [dataclasses.replace(f, summary=summary) if f is live else f for f in findings]
+    return findings
+
+
+def _doubted(finding: Finding, by: Finding) -> Finding:
+    """What another finding contradicts is no longer decided."""
+    summary = f"Cannot be upheld, because of {by.code} ({by.subject}, {by.status.value}): {finding.summary}"
+    evidence = {**finding.evidence, "doubted_by": f"{by.code} ({by.subject})", "status_alone": finding.status.value}
+    return dataclasses.replace(finding, status=Status.UNKNOWN, summary=summary, evidence=evidence)
 
 
 def _explained(finding: Finding, by: Finding) -> Finding:

@@ -159,8 +159,8 @@ def judge_by_sight(
     try:
         compared = compare_live(before, capture, poses, sides)
         driver.player.ease_to(start, recorded, SPEED)
-    except MotionEndedError as ended:
-        return _stopped(ended.ending)
+    except MotionEndedError as stopped:
+        return ended(stopped.ending)
     except UsageError as error:  # no safe way to a pose
         return cannot(str(error))
     tables = [compare_arms(compared.zeros, compared.play)] if compared.zeros else []
@@ -238,7 +238,7 @@ def cannot(reason: str) -> Outcome:
     return Outcome([Finding("JOINT_OFFSET", Status.UNKNOWN, Cause.CALIBRATION, "arm", summary)])
 
 
-def _stopped(ending: Ending) -> Outcome:
+def ended(ending: Ending) -> Outcome:
     status = Status.UNKNOWN if ending.end == "stopped" else Status.FAIL
     code = {"stalled": "OVERLOAD", "not arrived": "STANDING_ERROR", "arm lost": "BUS_ERRORS"}.get(
         ending.end, "TRACKING"

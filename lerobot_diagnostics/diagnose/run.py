@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lerobot_diagnostics.camera_names import IMAGES, camera_name
-from lerobot_diagnostics.diagnose import devices, motion, snapshot
+from lerobot_diagnostics.diagnose import devices, motion, removal, snapshot
 from lerobot_diagnostics.diagnose.attribution import attribute, evidence_of, silence
 from lerobot_diagnostics.diagnose.clock import judge_clock, look, measure
 from lerobot_diagnostics.diagnose.features import robot_side
@@ -64,7 +64,7 @@ class Inputs:
         robot: LeRobot's robot, made and not connected.
         baseline: ``--baseline``, a setup snapshot to compare with.
         after: ``--dataset_after.*`` as for :func:`open_recording`: a recording of now, to compare by sight.
-        replay: Whether the arm may move: calibration by sight and the replay of an episode.
+        replay: Whether the arm may move: calibration by sight, the object taken away, and the replay of an episode.
         yes: Whether it may without asking.
         robot_flags: Its flags as typed, for the commands that are suggested.
         shown: For the report.
@@ -163,6 +163,7 @@ class Ladder:
             yield self._noted(self.recordings())
         if self.inputs.replay:
             yield self._noted(self.sight())
+            yield self._noted(self.removal())
             yield self._noted(self.replay())
 
     def _noted(self, rung: Rung) -> Rung:
@@ -403,6 +404,24 @@ class Ladder:
                 return motion.judge_by_sight(driver, recording, episodes, cameras)
 
         return self._moving("calibration by sight", does, "two minutes", run)
+
+    def removal(self) -> Rung:
+        name, does = (
+            "remove the object",
+            "asks the policy with the object there and with it gone; nothing it says is sent",
+        )
+        if not self.refs:
+            return Rung(name, does, "", None, "no --policy.path was given")
+        if self.inputs.yes:
+            return Rung(name, does, "", None, "somebody has to take the object away: run it without --yes=true")
+
+        def run(recording: Recording) -> Outcome:
+            episodes = [e for e in self._healthy_episodes(recording) if self._has_videos(recording, e)]
+            cameras = self._right_cameras(recording)
+            with motion.driving(self.inputs.robot, yes=False, clock=self.clock, sleep=self.sleep) as driver:
+                return removal.judge_removal(driver, self.loaded, recording, episodes, cameras, self.output_dir)
+
+        return self._moving(name, does, "a minute", run)
 
     def replay(self) -> Rung:
         does = "sends an episode's recorded actions, half as fast, and compares"

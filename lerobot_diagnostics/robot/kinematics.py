@@ -1,4 +1,4 @@
-"""How high the tool is: forward kinematics of the SO-100/SO-101 from the public model, the height only."""
+"""Where the tool is: forward kinematics of the SO-100/SO-101 from the public model."""
 
 from __future__ import annotations
 
@@ -6,31 +6,41 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lerobot_diagnostics.recording.names import joint, limb
 
 SO_ROBOTS = frozenset({"so100_follower", "so101_follower", "so_follower", "bi_so_follower", "lekiwi", "so101_sim"})
 """Robot types whose arm has this geometry (SO-100 and SO-101 have the same links)."""
 
-SO_JOINTS = ("shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll")
+SO_JOINTS = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll")
 
 Degrees = Mapping[str, float]
+Floats = NDArray[np.float64]
+Angle = float | Floats
 
 
-def so_tool_height(lift_deg: float, elbow_deg: float, flex_deg: float, roll_deg: float = 0.0) -> float:
-    """Height of the tip between the jaws over the arm's foot in metres; joint angles in LeRobot's degrees.
+def so_tool(pan_deg: Angle, lift_deg: Angle, elbow_deg: Angle, flex_deg: Angle, roll_deg: Angle) -> Floats:
+    """Tip between the jaws in metres from the pan axis at the arm's foot: forward, left, up, ``[..., 3]``.
 
-    The three bending joints share one vertical plane, so that the height is a sum of sines of a = lift, b = a + elbow,
-    c = b + flex. The coefficients are the link vectors of the public SO-101 model (``gripperframe`` in MuJoCo
-    Menagerie's ``robotstudio_so101``): least squares over 200 random poses, rounded to 0.01 mm.
+    The three bending joints share one vertical plane and turn its links by a = lift, b = a + elbow, c = b + flex. The
+    coefficients are the link vectors of the public SO-101 model (``gripperframe`` in MuJoCo Menagerie's
+    ``robotstudio_so101``): least squares over 200 random poses, rounded to 0.01 mm.
+
+    Args:
+        pan_deg, lift_deg, elbow_deg, flex_deg, roll_deg: LeRobot's degrees, numbers or arrays of one shape.
     """
-    a = np.deg2rad(lift_deg)
-    b = a + np.deg2rad(elbow_deg)
-    c = b + np.deg2rad(flex_deg)
-    roll = np.deg2rad(roll_deg)
-    height = 0.1166 - 0.0280 * np.sin(a) + 0.11257 * np.cos(a) - 0.1349 * np.sin(b) + 0.0052 * np.cos(b)
-    height += -0.15923 * np.sin(c) + np.cos(c) * (0.01198 * np.cos(roll) + 0.0008 * np.sin(roll))
-    return float(height)
+    pan, lift, elbow, flex, roll = (np.deg2rad(v) for v in (pan_deg, lift_deg, elbow_deg, flex_deg, roll_deg))
+    across = 0.01198 * np.cos(roll) + 0.0008 * np.sin(roll)
+    sideways = 0.01198 * np.sin(roll) - 0.0008 * np.cos(roll) - 0.00017
+    links = ((0.0280, 0.11257), (0.1349, 0.0052), (0.15923, across))  # along and up, before they are turned
+    turned = list(zip(np.cumsum([lift, elbow, flex], axis=0), links, strict=True))
+    reach = 0.0304 + sum(along * np.cos(turn) + up * np.sin(turn) for turn, (along, up) in turned)
+    height = 0.1166 + sum(up * np.cos(turn) - along * np.sin(turn) for turn, (along, up) in turned)
+    forward = reach * np.cos(pan) + sideways * np.sin(pan)
+    left = sideways * np.cos(pan) - reach * np.sin(pan)
+    tool: Floats = np.stack(np.broadcast_arrays(forward, left, height), axis=-1)
+    return tool
 
 
 def tool_height_for(robot_type: str) -> Callable[[Degrees], float] | None:
@@ -38,20 +48,31 @@ def tool_height_for(robot_type: str) -> Callable[[Degrees], float] | None:
     return lowest_tool if robot_type in SO_ROBOTS else None
 
 
-def lowest_tool(pose: Degrees) -> float:
-    """Height in metres of the lowest tool of a pose.
+def tools(pose: Mapping[str, Angle]) -> Floats:
+    """Every arm's tool in metres from its own pan axis, ``[..., arms, 3]``; see :func:`so_tool`.
 
     Args:
-        pose: Degrees by joint key of any convention; the bending joints of each limb must be there.
+        pose: Degrees by joint key of any convention, numbers or arrays of one shape; all joints of each limb but the
+            gripper's must be there.
     """
-    arms: dict[str, dict[str, float]] = {}
+    arms: dict[str, dict[str, Angle]] = {}
     for key, value in pose.items():
         if (name := joint(key)) in SO_JOINTS:
             arms.setdefault(limb(key), {})[name] = value
-    return min(so_tool_height(*(arm[name] for name in SO_JOINTS)) for arm in arms.values())
+    return np.stack([so_tool(*(arm[name] for name in SO_JOINTS)) for arm in arms.values()], axis=-2)
+
+
+def lowest_tool(pose: Degrees) -> float:
+    """Height in metres of the lowest tool of a pose; the joints are those of :func:`tools`."""
+    return float(tools(pose)[..., 2].min())
 
 
 def height_of(robot: Any) -> Callable[[Degrees], float] | None:
     """See :func:`tool_height_for`; the type as ``--robot.type`` gives it, or the robot's own name."""
     config_type = getattr(getattr(robot, "config", None), "type", "")
     return tool_height_for(config_type) or tool_height_for(robot.name)
+
+
+def tools_of(robot: Any) -> Callable[[Mapping[str, Angle]], Floats] | None:
+    """:func:`tools` for a robot of this geometry; None for others."""
+    return tools if height_of(robot) else None

@@ -173,6 +173,18 @@ def foreground(picture: Picture, background: Background) -> Mask:
     return differs if background.mask is None else differs & background.mask
 
 
+def largest_change(picture: Picture, reference: Picture) -> float:
+    """Share of the picture that the largest thing covers in which two pictures of one standing view differ.
+
+    Another light is no difference.
+
+    Args:
+        picture, reference: [H, W, 3] uint8 RGB of one size.
+    """
+    blobs = _blobs(foreground(picture, Background(reference, None)), 1)
+    return float(blobs[0].mean()) if blobs else 0.0
+
+
 def _before(picture: Picture, background: Background) -> Mask:
     """[H, W], where a picture differs from the background's, outside its mask too."""
     lit = _relit(picture, background.picture, background.mask)
