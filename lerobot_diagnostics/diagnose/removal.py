@@ -32,7 +32,7 @@ from lerobot_diagnostics.recording.episode import STATE
 from lerobot_diagnostics.recording.names import is_gripper
 from lerobot_diagnostics.replay.plan import check_plan, make_plan
 from lerobot_diagnostics.replay.session import poses
-from lerobot_diagnostics.report.write import file_name
+from lerobot_diagnostics.report.write import atomic_file, file_name
 from lerobot_diagnostics.robot.arm import Arm, Reading
 from lerobot_diagnostics.robot.joints import joint_map
 from lerobot_diagnostics.robot.kinematics import tools_of
@@ -294,7 +294,7 @@ def _drive_and_ask(
         if not arrived.finished:
             return ended(arrived)
         for key, path in paths.items():
-            Image.fromarray(recorded[key]).save(folder / path)
+            _save(recorded[key], folder / path)
         if not desk.confirm(
             f"The arm stands still now. Put the object where episode {episode.index} shows it "
             f"({', '.join(str(folder / path) for path in paths.values())}), take your hands away, then press ENTER."
@@ -459,5 +459,10 @@ def _draw(path: Path, key: str, recorded: Pixels, there: Sequence[Pixels], gone:
     """Recorded, with the object and without, side by side."""
     height, width = there[-1].shape[:2]
     small = np.asarray(Image.fromarray(recorded).resize((width, height)))
-    Image.fromarray(np.concatenate([small, there[-1], gone[-1]], axis=1)).save(path)
+    _save(np.concatenate([small, there[-1], gone[-1]], axis=1), path)
     return Shown(path.name, f"{camera_name(key)}: recorded, with the object, without", "With the object gone")
+
+
+def _save(picture: Pixels, path: Path) -> None:
+    with atomic_file(path) as temporary:
+        Image.fromarray(picture).save(temporary, "PNG")
