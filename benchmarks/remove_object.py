@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from fault_injection import Clock
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 import lerobot_diagnostics.plugin  # noqa: F401  (registers the arm and the policy)
@@ -108,19 +109,6 @@ class NoisyArm(SO101Sim):
         picture = super()._picture(name)
         noise = self._rng.normal(0.0, PICTURE_NOISE, picture.shape)
         return np.clip(picture + noise, 0, 255).astype(np.uint8)
-
-
-class Clock:
-    """Time that passes only where something waits."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += max(seconds, 0.0)
 
 
 def one(data: Path, policy: Path, jitter_m: float, rng: np.random.Generator, out: Path, *, takes_away: bool) -> Finding:
