@@ -36,12 +36,26 @@ def test_where_every_pose_is_low_there_is_none_to_drive_to():
     assert clearest(np.array([LOW, LOW])).shape == (0, 6)
 
 
-def test_a_pose_is_approached_from_both_sides_only_where_both_are_clear_and_no_limit_is_near():
-    poses = np.array([HIGH, [15.0, *HIGH[1:]], LOW])
-    bounds = np.array([[-100.0, 100.0]] * 4 + [[-2.0, 170.0], [0.0, 100.0]])
+UNLIMITED = np.tile([-np.inf, np.inf], (6, 1))
+MIDDLE = [0.0, -60.0, 40.0, 20.0, 0.0, 50.0]
+FIVE = np.array([[15.0 * k, *MIDDLE[1:]] for k in range(-2, 3)])
+
+
+def test_a_pose_is_approached_from_both_sides_where_both_are_clear():
+    poses = np.array([*FIVE, LOW])
     with closing(Arm()) as arm:
-        side, clear = both_sides(poses, bounds, arm)
+        side, clear = both_sides(poses, UNLIMITED, arm)
         for way in (1, -1):
-            assert (clearances(arm, poses[:2] + way * APPROACH * side) >= LEAST_CLEARANCE_M).all()
-    assert clear.tolist() == [True, True, False]
+            assert (clearances(arm, poses[clear] + way * APPROACH * side) >= LEAST_CLEARANCE_M).all()
+    assert clear.tolist() == [True] * 5 + [False]
+    assert (np.abs(side) == 1).all()
+
+
+def test_a_joint_near_its_limit_stays_and_a_pose_with_one_is_left_out():
+    arm_limits = UNLIMITED.copy()
+    arm_limits[4] = [-2.0, 170.0]  # of this arm's own calibration: every pose is near it
+    with closing(Arm()) as arm:
+        near = np.array([*FIVE, [*MIDDLE[:3], arm.bounds[3, 1] - 5.0, *MIDDLE[4:]]])  # of the model
+        side, clear = both_sides(near, arm_limits, arm)
     assert side[4] == 0 and (np.abs(side[[0, 1, 2, 3, 5]]) == 1).all()
+    assert clear.tolist() == [True] * 5 + [False]

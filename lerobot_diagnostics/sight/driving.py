@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.model import LINKS, Arm
-from lerobot_diagnostics.sight.solve import spread
+from lerobot_diagnostics.sight.solve import LEAST_POSES, spread
 
 LEAST_CLEARANCE_M = 0.06
 """An arm stretched to 40 cm whose lift is off by 8° is 56 mm lower than it reads."""
+LEAST_ROOM = 8.0
+"""How far a joint stays off its limits on the way past a pose (degrees, the gripper in its 0–100): one whose zero is
+off by so much is there already."""
 
 APPROACH = 4.0
 """How far beyond a pose it is approached from: degrees, the gripper in its 0–100. A servo at P = 16 stops up to 2–3°
@@ -74,18 +77,24 @@ def both_sides(poses: Array, bounds: Array, arm: Arm | None = None) -> tuple[Arr
         arm: The model; made when not given.
 
     Returns:
-        [6] a side for each joint, the same for all poses: +1 or −1, or 0 where a limit is in the way (that joint then
+        [6] a side for each joint, the same for all poses: +1 or −1, or 0 where limits are in the way (that joint
         stays); and [N] which poses are clear from that side and from the opposite one.
     """
     if arm is None:
         with closing(Arm()) as own:
             return both_sides(poses, bounds, own)
-    free = (poses - APPROACH >= bounds[:, 0]).all(axis=0) & (poses + APPROACH <= bounds[:, 1]).all(axis=0)
+    low, high = np.maximum(bounds[:, 0], arm.bounds[:, 0]), np.minimum(bounds[:, 1], arm.bounds[:, 1])
+    room = (poses - APPROACH - LEAST_ROOM >= low) & (poses + APPROACH + LEAST_ROOM <= high)
+    usable: NDArray[np.bool_] = np.ones(len(poses), dtype=bool)
+    free = np.zeros(poses.shape[1])
+    for joint in range(poses.shape[1]):
+        if (usable & room[:, joint]).sum() >= LEAST_POSES:
+            usable, free[joint] = usable & room[:, joint], 1.0
     best: Array = np.zeros(poses.shape[1])
     clear: NDArray[np.bool_] = np.zeros(len(poses), dtype=bool)
     for lift, elbow, wrist in itertools.product((1.0, -1.0), repeat=3):
         side = free * np.array([1.0, lift, elbow, wrist, 1.0, 1.0])
         above = np.minimum(*(clearances(arm, poses + way * APPROACH * side) for way in (1, -1))) >= LEAST_CLEARANCE_M
-        if above.sum() > clear.sum():
-            best, clear = side, above
+        if (usable & above).sum() > clear.sum():
+            best, clear = side, usable & above
     return best, clear

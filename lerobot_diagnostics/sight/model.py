@@ -78,6 +78,12 @@ class Arm:
         self._camera = self._model.camera("front").id
         self._renderers: dict[tuple[int, int], Any] = {}
 
+    @property
+    def bounds(self) -> Array:
+        """[6, 2] lowest and highest pose of each joint."""
+        ends: Array = (self._model.jnt_range[: len(JOINTS)] - self._zero[:, None]) / self.radians_per_unit[:, None]
+        return ends
+
     def place(self, pose: Array, base: Array = STILL) -> None:
         """Put the joints at ``pose`` [6] and the base at ``base`` [3] (see :data:`BASE_PARAMETERS`)."""
         self._data.qpos[: len(JOINTS)] = pose * self.radians_per_unit + self._zero
