@@ -19,10 +19,10 @@ from lerobot_diagnostics.recording import Episode, Recording
 from lerobot_diagnostics.recording.names import match
 from lerobot_diagnostics.replay.desk import Desk
 from lerobot_diagnostics.replay.play import Player
-from lerobot_diagnostics.robot.arm import Arm
+from lerobot_diagnostics.robot.arm import Arm, Reading
 from lerobot_diagnostics.robot.connect import connected
 from lerobot_diagnostics.robot.keys import open_keys
-from lerobot_diagnostics.robot.move import EASE_HZ, Ending
+from lerobot_diagnostics.robot.move import EASE_HZ, STOPPED, Ending
 from lerobot_diagnostics.robot.parts import releases_torque
 from lerobot_diagnostics.robot.stop import StopSignals
 
@@ -63,6 +63,7 @@ def driving(
     robot: Any,
     *,
     yes: bool,
+    place: str = "",
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Driver]:
@@ -71,6 +72,7 @@ def driving(
     Args:
         robot: Made and not connected.
         yes: Nobody is asked.
+        place: What is to be done by hand first, and confirmed; connecting waits for it.
         clock, sleep: Injected by tests.
 
     Raises:
@@ -83,6 +85,8 @@ def driving(
         releases = releases_torque(robot)
         if releases:
             desk.say("Support the arm: connecting lets it go for a moment.")
+        if place and not desk.confirm(place):
+            raise KeyboardInterrupt
         with connected(robot) as live:
             yield Driver(Player(Arm(live, clock=clock), stopped=stop, clock=clock, sleep=sleep), desk)
             if releases and not stop():
@@ -137,7 +141,7 @@ def judge_by_sight(
         ending = driver.player.ease_to(goal, recorded, SPEED)
         if not ending.finished:
             raise MotionEndedError(ending)
-        reading = _rest(driver, goal)
+        reading = rest(driver, goal)
         angles = arm.degrees(reading.joints)
         seen = {key: reading.pictures[name] for key, name in cameras.items() if name in reading.pictures}
         return np.array([angles[str(keys[joint])] for joint in JOINTS]), seen
@@ -146,7 +150,7 @@ def judge_by_sight(
         findings = compare_live(before, capture, poses)
         driver.player.ease_to(start, recorded, SPEED)
     except MotionEndedError as ended:
-        return _stopped(ended.ending)
+        return way_ended(ended.ending)
     except UsageError as error:  # no safe way to a pose
         return cannot(str(error))
     return Outcome(findings, results={"poses": poses.tolist(), "cameras": dict(cameras)})
@@ -158,12 +162,16 @@ def _goal(arm: Arm, keys: Mapping[str, str | None], reading: Angles) -> dict[str
     return arm.from_degrees(angles)
 
 
-def _rest(driver: Driver, goal: Mapping[str, float]) -> Any:
-    """Stand at a goal until pictures and joints are of one instant."""
+def rest(driver: Driver, goal: Mapping[str, float]) -> Reading:
+    """Stand at a goal until pictures and joints are of one instant.
+
+    Raises:
+        MotionEndedError: The arm or a camera was lost, or the user stopped.
+    """
     pacer = driver.player.pacer(1 / EASE_HZ)
     for k in range(1, round(REST_S * EASE_HZ) + 1):
         if not pacer.wait(k):
-            break
+            raise MotionEndedError(STOPPED)
         driver.arm.send(goal)
         reading = driver.player.read()
         if isinstance(reading, Ending):
@@ -217,7 +225,8 @@ def cannot(reason: str) -> Outcome:
     return Outcome([Finding("JOINT_OFFSET", Status.UNKNOWN, Cause.CALIBRATION, "arm", summary)])
 
 
-def _stopped(ending: Ending) -> Outcome:
+def way_ended(ending: Ending) -> Outcome:
+    """Why the arm did not get to a pose."""
     status = Status.UNKNOWN if ending.end == "stopped" else Status.FAIL
     code = {"stalled": "OVERLOAD", "not arrived": "STANDING_ERROR", "arm lost": "BUS_ERRORS"}.get(
         ending.end, "TRACKING"

@@ -17,6 +17,13 @@ SO_JOINTS = ("shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll")
 Degrees = Mapping[str, float]
 
 
+def so_wrist_height(lift_deg: float, elbow_deg: float) -> float:
+    """Height of the wrist's axis over the arm's foot in metres; see :func:`so_tool_height`."""
+    a = np.deg2rad(lift_deg)
+    b = a + np.deg2rad(elbow_deg)
+    return float(0.1166 - 0.0280 * np.sin(a) + 0.11257 * np.cos(a) - 0.1349 * np.sin(b) + 0.0052 * np.cos(b))
+
+
 def so_tool_height(lift_deg: float, elbow_deg: float, flex_deg: float, roll_deg: float = 0.0) -> float:
     """Height of the tip between the jaws over the arm's foot in metres; joint angles in LeRobot's degrees.
 
@@ -24,11 +31,9 @@ def so_tool_height(lift_deg: float, elbow_deg: float, flex_deg: float, roll_deg:
     c = b + flex. The coefficients are the link vectors of the public SO-101 model (``gripperframe`` in MuJoCo
     Menagerie's ``robotstudio_so101``): least squares over 200 random poses, rounded to 0.01 mm.
     """
-    a = np.deg2rad(lift_deg)
-    b = a + np.deg2rad(elbow_deg)
-    c = b + np.deg2rad(flex_deg)
+    c = np.deg2rad(lift_deg + elbow_deg + flex_deg)
     roll = np.deg2rad(roll_deg)
-    height = 0.1166 - 0.0280 * np.sin(a) + 0.11257 * np.cos(a) - 0.1349 * np.sin(b) + 0.0052 * np.cos(b)
+    height = so_wrist_height(lift_deg, elbow_deg)
     height += -0.15923 * np.sin(c) + np.cos(c) * (0.01198 * np.cos(roll) + 0.0008 * np.sin(roll))
     return float(height)
 
@@ -44,11 +49,21 @@ def lowest_tool(pose: Degrees) -> float:
     Args:
         pose: Degrees by joint key of any convention; the bending joints of each limb must be there.
     """
+    return min(so_tool_height(*arm) for arm in _arms(pose))
+
+
+def lowest_wrist(pose: Degrees) -> float:
+    """Height in metres of the lowest wrist of a pose, as for :func:`lowest_tool`."""
+    return min(so_wrist_height(*arm[:2]) for arm in _arms(pose))
+
+
+def _arms(pose: Degrees) -> list[tuple[float, ...]]:
+    """By arm, its :data:`SO_JOINTS`."""
     arms: dict[str, dict[str, float]] = {}
     for key, value in pose.items():
         if (name := joint(key)) in SO_JOINTS:
             arms.setdefault(limb(key), {})[name] = value
-    return min(so_tool_height(*(arm[name] for name in SO_JOINTS)) for arm in arms.values())
+    return [tuple(arm[name] for name in SO_JOINTS) for arm in arms.values()]
 
 
 def height_of(robot: Any) -> Callable[[Degrees], float] | None:
