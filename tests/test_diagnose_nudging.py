@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 
 import cv2
@@ -10,10 +12,9 @@ import pytest
 from fake_robot import JOINTS, KEYS, FakeClock, FakeRobot
 from test_diagnose_motion import driver
 
-from lerobot_diagnostics.diagnose import Inputs, motion, nudging
+from lerobot_diagnostics.diagnose import Inputs, motion, nudging, snapshot
 from lerobot_diagnostics.diagnose.ladder import Outcome
 from lerobot_diagnostics.diagnose.run import Ladder, zero_offsets
-from lerobot_diagnostics.diagnose.snapshot import file_of
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status
 
@@ -48,7 +49,7 @@ class DrawnRobot(FakeRobot):
 
     def __init__(self, start=START, *, zeros=None, cameras=("front", "wrist"), kind="so101_follower", **kwargs):
         super().__init__(start, **kwargs)
-        self.config.type = kind
+        self.config.type, self.id = kind, "arm"
         self.zeros, self.cameras = zeros or {}, cameras
         self.is_connected = False
         self.observation_features = {**self.action_features, **dict.fromkeys(cameras, (240, 320, 3))}
@@ -211,8 +212,8 @@ def test_the_nudges_are_asked_where_the_model_could_not_be_fitted(poses, by_mode
 
 
 def test_a_baseline_with_nudges_needs_no_data_set(poses, tmp_path):
-    snapshot = {"schema": 1, "cameras": {}, "nudges": nudging.save(poses, tmp_path)}
-    file_of(tmp_path).write_text(json.dumps(snapshot))
+    taken = {"schema": 1, "cameras": {}, "nudges": nudging.save(poses, tmp_path)}
+    snapshot.file_of(tmp_path).write_text(json.dumps(taken))
     clock = FakeClock()
     robot = DrawnRobot(zeros={"elbow_flex": 4.0}, clock=clock)
     inputs = Inputs(robot=robot, baseline=str(tmp_path), replay=True, yes=True)
@@ -224,3 +225,80 @@ def test_a_baseline_with_nudges_needs_no_data_set(poses, tmp_path):
     assert ladder.sight().run is None
     without = Ladder(dataclasses.replace(inputs, baseline=None), tmp_path, {}, clock, clock.sleep, 1.0)
     assert without.sight().run is None
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """lerobot-setup-snapshot on a drawn arm, without waiting for the clock."""
+    from lerobot_diagnostics.cli.setup_snapshot import SetupSnapshotConfig, take_snapshot
+    from lerobot_diagnostics.sim.config_so101_sim import SO101SimConfig
+
+    clock = FakeClock()
+    for module, name in ((nudging, "take"), (motion, "driving")):
+        monkeypatch.setattr(module, name, partial(getattr(module, name), clock=clock, sleep=clock.sleep))
+
+    def run(robot, name, **flags):
+        monkeypatch.setattr("lerobot_diagnostics.robot.connect.make_robot", lambda _: robot)
+        folder = tmp_path / name
+        config = SetupSnapshotConfig(robot=SO101SimConfig(), output_dir=str(folder), nudge=True, yes=True, **flags)
+        return take_snapshot(config), folder
+
+    return run
+
+
+def test_the_command_keeps_the_nudges_and_names_the_joint_later(command):
+    code, before = command(DrawnRobot(), "before")
+    assert code == 0
+    assert len(nudging.load(snapshot.load(before)[0], before)) == 3
+    report, _ = command(DrawnRobot(zeros={"elbow_flex": 4.0}), "after", diff=str(before))
+    assert zero_offsets(report.findings) == {"elbow_flex": pytest.approx(4.0, abs=0.8)}
+    assert (report.exit_code, report.verdict.cause) == (1, "calibration")
+    report, _ = command(DrawnRobot(), "same", diff=str(before))
+    assert report.exit_code == 0
+
+
+def test_a_snapshot_without_nudges_cannot_be_compared_by_them(command, tmp_path):
+    (tmp_path / "snapshot.json").write_text(json.dumps({"schema": 1, "cameras": {}}))
+    robot = DrawnRobot()
+    with pytest.raises(UsageError, match="holds no nudges"):
+        command(robot, "after", diff=str(tmp_path))
+    assert robot.reads == 0
+
+
+@pytest.mark.parametrize("why", ["too low", "Ctrl-C"])
+def test_what_stops_the_nudges_leaves_the_ordinary_snapshot(command, tmp_path, monkeypatch, why):
+    robot = DrawnRobot(START | {"wrist_flex": 60.0} if why == "too low" else START)
+    if why == "Ctrl-C":
+        monkeypatch.setattr("lerobot_diagnostics.robot.stop.StopSignals.__call__", lambda _: len(robot.sent) > 40)
+    with pytest.raises(UsageError if why == "too low" else KeyboardInterrupt):
+        command(robot, "before")
+    assert not robot.is_connected
+    taken, pictures = snapshot.load(tmp_path / "before")
+    assert "nudges" not in taken
+    assert "front" in pictures
+    assert {path.name for path in (tmp_path / "before").iterdir()} == {"snapshot.json", "front.png", "wrist.png"}
+
+
+@pytest.mark.skipif(not find_spec("mujoco"), reason="needs the extra sim")
+def test_on_the_simulated_arm_the_joint_whose_zero_moved_is_named(monkeypatch):
+    from lerobot_diagnostics.sim import world
+    from lerobot_diagnostics.sim.config_so101_sim import SimCameraConfig, SimFaults, SO101SimConfig
+    from lerobot_diagnostics.sim.so101_sim import SO101Sim
+
+    clock = FakeClock()
+
+    def arm(**faults):
+        cameras = {"front": SimCameraConfig(fps=5), "wrist": SimCameraConfig(fps=5, width=160, height=120)}
+        config = SO101SimConfig(cameras=cameras, faults=SimFaults(noise_deg=0.05, **faults))
+        return SO101Sim(config, clock=clock, sleep=clock.sleep)
+
+    with pytest.raises(UsageError, match="nothing is within 10 cm below it"):
+        nudging.take(arm(), yes=True, clock=clock, sleep=clock.sleep)
+    monkeypatch.setattr(world, "REST", world.REST | {"shoulder_lift": -60.0, "elbow_flex": 55.0, "wrist_flex": 10.0})
+    poses = nudging.take(arm(), yes=True, clock=clock, sleep=clock.sleep)
+    assert set(poses[0][0].pictures) == {"front"}
+    faulty = arm(light_level=0.85, cube_move_m=[0.02, -0.02], joint_zero_deg={"elbow_flex": 4.0})
+    with motion.driving(faulty, yes=True, clock=clock, sleep=clock.sleep) as driving:
+        (finding,) = nudging.judge(driving, poses).findings
+    assert finding.subject == "elbow_flex"
+    assert finding.evidence["offset_deg"] == pytest.approx(4.0, abs=1.0)

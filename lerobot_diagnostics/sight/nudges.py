@@ -11,6 +11,7 @@ else that has moved in front of the arm is an outlier, not a reason.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -98,7 +99,7 @@ def fit_nudges(snapshot: Sequence[Nudged], live: Sequence[tuple[Array, Picture]]
 
 
 class _Seen(NamedTuple):
-    """The pixels of all poses: slope and bend [P, J], change since the snapshot [P], and q − q₀ of the readings [P, J]."""
+    """Pixels of all poses: slope and bend [P, J], change since the snapshot [P], and q − q₀ of the readings [P, J]."""
 
     slope: Array
     bend: Array
@@ -156,6 +157,15 @@ def _map(picture: Picture) -> Array:
     return np.asarray(cv2.GaussianBlur(small, (0, 0), BLUR_PX), np.float64)
 
 
+LEAST_GAIN = 1.0
+LEAST_OFF_DEG, LEAST_OFF_PCT = 1.0, 2.5
+LEAD, SINGLE = 0.05, 0.85
+"""NUMBERS"""
+BLUNTEST_DEG, BLUNTEST_PCT = 3.0, 6.0
+"""Zeros that cannot be told from nothing up to here are not said to be sound: faults begin at 3°."""
+UNDERRATED = 2.0
+"""The true error over the fit's own, by zeros of sound arms: root mean square 0.6 to 3.6 by joint and view."""
+
 STILL_PX = 1.0
 """Motion of the background, largest over a picture 320 wide, up to which a camera stands."""
 REACH = 3
@@ -209,52 +219,50 @@ def compare_nudges(
         why = "; ".join(f"{camera}: {reason}" for camera, reason in reasons.items())
         return [undecided("arm", f"Cannot attribute by sight: {why}.", {"reasons": reasons})]
     evidence = {"poses": len(readings), "cameras": sorted(set(snapshot) - set(reasons)), "reasons": reasons}
-    return [judge_nudges(fit_nudges(poses, live), joints, evidence)]
+    return judge_nudges(fit_nudges(poses, live), joints, evidence)
 
 
-def judge_nudges(fit: NudgeFit, joints: Sequence[str], evidence: Mapping[str, object]) -> Finding:
-    """The finding of one fit.
+def judge_nudges(fit: NudgeFit, joints: Sequence[str], evidence: Mapping[str, object]) -> list[Finding]:
+    """The findings of one fit.
 
     Args:
         fit: See :func:`fit_nudges`.
         joints: Their names.
         evidence: What it rests on.
     """
-    evidence = {**evidence, "explained": _by(joints, fit.explained), "unexplained": round(fit.left, 3)}
-    best, other = np.argsort(-fit.explained)[:2]
-    least = np.array([LEAST_OFF_GRIPPER if is_gripper(joint) else LEAST_OFF for joint in joints])
-    moved = np.abs(fit.alone) > np.maximum(least, SURE * fit.alone_error)
-    lead = fit.explained[best] - fit.explained[other]
-    if moved[best] and fit.explained[best] >= LEAST_EXPLAINED and lead >= LEAD:
-        return offset(joints[best], float(fit.alone[best]), UNDERRATED * float(fit.alone_error[best]), evidence)
-    error = 2 * UNDERRATED * fit.together_error
-    within = np.abs(fit.together) + error
-    blunt = np.array([BLUNTEST_GRIPPER if is_gripper(joint) else BLUNTEST for joint in joints])
-    if (within <= blunt).all():
-        arm = max(float(limit) for limit, joint in zip(within, joints, strict=True) if not is_gripper(joint))
-        return Finding(
-            "JOINT_OFFSET",
-            Status.PASS,
-            Cause.CALIBRATION,
-            "arm",
-            f"At the same joint readings the arm is where it was: no zero has moved by more than {arm:.1f}°.",
-            {"off": _by(joints, fit.together), **evidence},
+    evidence = {**evidence, "gain": _by(joints, fit.gain), "gain_together": round(fit.gain_together, 2)}
+    best, other = (int(joint) for joint in np.argsort(-fit.gain)[:2])
+    gripper = np.array([is_gripper(joint) for joint in joints])
+    gain, off, error = float(fit.gain[best]), fit.alone, UNDERRATED * fit.alone_error
+    if gain >= LEAST_GAIN and abs(off[best]) > (LEAST_OFF_PCT if gripper[best] else LEAST_OFF_DEG):
+        if gain - fit.gain[other] < LEAD * gain or gain < SINGLE * fit.gain_together:
+            names = " or ".join(f"{joints[joint]} by {off[joint]:+.1f}" for joint in (best, other))
+            summary = (
+                "At the same joint readings the arm is not where it was; the pictures do not tell which zero has moved "
+                f"({names}), or whether the base or something in front of the arm has."
+            )
+            return [undecided("arm", summary, evidence)]
+        found = offset(joints[best], float(off[best]), float(error[best]), evidence)
+        return [dataclasses.replace(found, fix=f"{STANDS} {found.fix}")]
+    limit = np.maximum(np.abs(off) + 2 * error, np.where(gripper, LEAST_OFF_PCT, LEAST_OFF_DEG))
+    told = limit <= np.where(gripper, BLUNTEST_PCT, BLUNTEST_DEG)
+    findings = []
+    if told.any():
+        what = [f"{joint} {value:.1f}" for joint, value, tells in zip(joints, limit, told, strict=True) if tells]
+        summary = (
+            f"At the same joint readings the arm is where it was. No zero has moved by more than: {', '.join(what)}."
         )
-    worst = int(np.argmax(within / blunt))
-    if (error > blunt)[worst]:
-        return undecided(
-            "arm",
-            f"The pictures would show a moved zero of {joints[worst]} only from {error[worst]:.0f} on: a camera that "
-            "sees it better, or a snapshot at another pose, would tell.",
-            evidence,
-        )
-    names = " or ".join(f"{joints[j]} by {fit.alone[j]:+.1f}" for j in (best, other))
-    return undecided(
-        "arm",
-        "At the same joint readings the picture of the arm is not what it was, and no single zero explains it: the "
-        f"base, several zeros, or something in front of the arm has changed (alone: {names}).",
-        evidence,
-    )
+        subject = "arm" if told.all() else ", ".join(joint for joint, tells in zip(joints, told, strict=True) if tells)
+        evidence = {"off": _by(joints, off), **evidence}
+        findings.append(Finding("JOINT_OFFSET", Status.PASS, Cause.CALIBRATION, subject, summary, evidence))
+    if not told.all():
+        what = [f"{joint} {value:.0f}" for joint, value, tells in zip(joints, limit, told, strict=True) if not tells]
+        summary = f"Moved zeros of these joints would be seen only from so much on: {', '.join(what)}."
+        findings.append(undecided("arm", summary, evidence))
+    return findings
+
+
+STANDS = "See first that the base stands where it stood: one that was moved a little can look like a zero."
 
 
 def _by(joints: Sequence[str], values: Array) -> dict[str, float]:
