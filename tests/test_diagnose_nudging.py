@@ -51,7 +51,7 @@ class DrawnRobot(FakeRobot):
         super().__init__(start, **kwargs)
         self.config.type, self.id = kind, "arm"
         self.zeros, self.cameras = zeros or {}, cameras
-        self.is_connected = False
+        self.is_connected, self.shown, self.drawn_at, self.fresh = False, None, None, None
         self.observation_features = {**self.action_features, **dict.fromkeys(cameras, (240, 320, 3))}
 
     def connect(self):
@@ -62,9 +62,16 @@ class DrawnRobot(FakeRobot):
 
     def get_observation(self):
         joints = super().get_observation()
+        if self.shown is not None and self.pose != self.drawn_at:  # drawn where it rests: that is where pictures count
+            self.drawn_at = dict(self.pose)
+            return joints | self.shown
+        if self.shown is not None and self.fresh == self.pose:
+            return joints | self.shown
+        self.drawn_at = self.fresh = dict(self.pose)
         truth = [self.pose[f"{joint}.pos"] - self.zeros.get(joint, 0.0) for joint in JOINTS]
         pictures = {"front": drawn(truth), "wrist": np.roll(TABLE, [int(12 * v) for v in truth[:2]], (0, 1))}
-        return joints | {name: pictures[name] for name in self.cameras}
+        self.shown = {name: pictures[name] for name in self.cameras}
+        return joints | self.shown
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ def drawn(pose, cube=(280, 40), light=1.0) -> np.ndarray:
     picture = TABLE.copy()
     cv2.rectangle(picture, cube, (cube[0] + 16, cube[1] + 16), (200, 30, 30), -1)
     shoulder, elbow, gripper = pose
-    at, angle, points = np.array([160.0, 220.0]), 0.0, [np.array([160.0, 220.0])]
-    for turn, length in ((shoulder, 110), (elbow, 60)):
+    at, angle, points = np.array([160.0, 170.0]), 0.0, [np.array([160.0, 170.0])]
+    for turn, length in ((shoulder, 80), (elbow, 50)):
         angle += np.deg2rad(turn)
         at = at + length * np.array([np.sin(angle), -np.cos(angle)])
         points.append(at)
@@ -30,7 +30,7 @@ def drawn(pose, cube=(280, 40), light=1.0) -> np.ndarray:
         points += [at + 30 * np.array([np.sin(finger), -np.cos(finger)]), at]
     for a, b in pairwise(points):
         start, end = ((16 * p).round().astype(int).tolist() for p in (a, b))
-        cv2.line(picture, start, end, (250, 220, 40), 14, cv2.LINE_AA, 4)
+        cv2.line(picture, start, end, (250, 220, 40), 20, cv2.LINE_AA, 4)
     return np.clip(picture * light, 0, 255).astype(np.uint8)
 
 
@@ -66,7 +66,8 @@ def test_the_joint_whose_zero_moved_is_named(joint, off, before):
     zeros[joint] = off
     found = compared(zeros, before=before)
     assert (found.code, found.status, found.subject) == ("JOINT_OFFSET", Status.FAIL, JOINTS[joint])
-    assert found.evidence["offset_pct" if joint == 2 else "offset_deg"] == pytest.approx(off, abs=1.0)
+    within = {0: 0.5, 1: 1.0, 2: 2.0}[joint]
+    assert found.evidence["offset_pct" if joint == 2 else "offset_deg"] == pytest.approx(off, abs=within)
 
 
 @pytest.mark.parametrize("change", [{}, {"light": 0.8}, {"cube": (40, 60)}], ids=str)
@@ -81,7 +82,7 @@ def test_an_arm_that_stands_a_little_elsewhere_by_its_own_readings_passes():
 
 
 def test_two_zeros_are_not_one():
-    found = compared((4.0, -4.0, 0.0))
+    found = compared((0.0, 4.0, -8.0))
     assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
 
 
@@ -91,7 +92,7 @@ def test_a_moved_camera_is_not_used():
 
     found = compared(draw=knocked)
     assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
-    assert "camera has moved by 5.8 px" in found.summary
+    assert "camera has moved by 5.9 px" in found.summary
 
 
 def test_another_camera_still_decides():

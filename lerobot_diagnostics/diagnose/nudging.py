@@ -37,8 +37,7 @@ from lerobot_diagnostics.robot.easing import ease, lowest_on_path
 from lerobot_diagnostics.robot.kinematics import height_of, lowest_tool, lowest_wrist
 from lerobot_diagnostics.robot.move import EASE_HZ, STOPPED, Ending, nothing
 from lerobot_diagnostics.robot.stall import StallMonitor
-from lerobot_diagnostics.sight.nudges import Nudged, compare_nudges
-from lerobot_diagnostics.vision import background_of
+from lerobot_diagnostics.sight.nudges import Nudged, compare_nudges, stands_still
 from lerobot_diagnostics.vision.images import shrink
 
 NUDGE_DEG = 4.0
@@ -228,10 +227,8 @@ def still_cameras(poses: Sequence[Pose]) -> list[list[Shot]]:
     Raises:
         UsageError: No camera stands still.
     """
-    shots = [shot for pose in poses for shot in pose]
-    still = [
-        name for name in shots[0].pictures if background_of([shot.pictures[name] for shot in shots]).mask is not None
-    ]
+    keys = list(poses[0][0].joints)
+    still = [name for name in poses[0][0].pictures if stands_still([_nudged_of(pose, name, keys) for pose in poses])]
     if not still:
         raise UsageError(
             "no camera stands still while the arm moves, and only such a camera shows its zeros.",
