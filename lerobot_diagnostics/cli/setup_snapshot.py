@@ -56,7 +56,7 @@ def take_snapshot(cfg: SetupSnapshotConfig) -> Report | int:
     if cfg.nudge and not cfg.yes and not open_keys().interactive:
         raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
     poses = []
-    if cfg.nudge and before is not None:
+    if cfg.nudge and before is not None and cfg.diff:
         poses = nudging.load(before[0], snapshot.file_of(cfg.diff).parent)
         if not poses:
             raise UsageError(f"{cfg.diff} holds no nudges to compare with.", nudging.RETAKE)

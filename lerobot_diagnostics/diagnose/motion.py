@@ -22,8 +22,9 @@ from lerobot_diagnostics.replay.play import Player
 from lerobot_diagnostics.robot.arm import Arm, Reading
 from lerobot_diagnostics.robot.connect import connected
 from lerobot_diagnostics.robot.keys import open_keys
-from lerobot_diagnostics.robot.move import EASE_HZ, STOPPED, Ending
+from lerobot_diagnostics.robot.move import EASE_HZ, End, Ending
 from lerobot_diagnostics.robot.parts import releases_torque
+from lerobot_diagnostics.robot.stall import StallMonitor
 from lerobot_diagnostics.robot.stop import StopSignals
 
 Picture = NDArray[np.uint8]
@@ -166,17 +167,17 @@ def rest(driver: Driver, goal: Mapping[str, float]) -> Reading:
     """Stand at a goal until pictures and joints are of one instant.
 
     Raises:
-        MotionEndedError: The arm or a camera was lost, or the user stopped.
+        MotionEndedError: The arm or a camera was lost, a joint does not follow, or the user stopped.
     """
-    pacer = driver.player.pacer(1 / EASE_HZ)
+    pacer, monitor = driver.player.pacer(1 / EASE_HZ), StallMonitor()
+    seen: list[Reading] = []
     for k in range(1, round(REST_S * EASE_HZ) + 1):
-        if not pacer.wait(k):
-            raise MotionEndedError(STOPPED)
-        driver.arm.send(goal)
-        reading = driver.player.read()
-        if isinstance(reading, Ending):
-            raise MotionEndedError(reading)
-    return reading
+        ended = driver.player.tick(pacer, k, goal, 1.0, monitor, {}, lambda _, reading: seen.append(reading))
+        if ended is not None:
+            raise MotionEndedError(ended)
+    if not seen:
+        raise MotionEndedError(Ending(End.ARM_LOST, "no reading while it stood still"))
+    return seen[-1]
 
 
 def _duration(poses: Angles) -> float:

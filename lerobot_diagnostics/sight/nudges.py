@@ -39,7 +39,7 @@ CORRELATED_PX = 4 * np.pi * BLUR_PX**2
 CAUCHY = 2.4
 """Cauchy's constant for 95 % efficiency under normal noise."""
 STEPS, NARROWER = 25, 0.7
-LEAST_NOISE = 0.01
+LEAST_NOISE = 0.003
 """In units of local contrast: two pictures of a standing arm differ by more."""
 FARTHEST = 15.0
 """Beyond this a fit does not follow: a picture is not a parabola for long."""
@@ -174,7 +174,7 @@ def _map(picture: Picture) -> Array:
     return np.asarray(cv2.GaussianBlur(small, (0, 0), BLUR_PX), np.float64)
 
 
-LEAST_GAIN = 1.0
+LEAST_GAIN, SEVERAL_GAIN = 1.0, 8.0
 LEAST_OFF_DEG, LEAST_OFF_PCT = 1.0, 2.5
 LEAD, SINGLE = 0.05, 0.85
 """NUMBERS"""
@@ -221,7 +221,9 @@ def compare_nudges(
     Returns:
         JOINT_OFFSET, failed or passed, or UNDECIDED with the reason.
     """
-    reasons, poses, live = {}, [], []
+    reasons: dict[str, str] = {}
+    poses: list[Nudged] = []
+    live: list[tuple[Array, Picture]] = []
     for camera, nudged in snapshot.items():
         seen = pictures.get(camera, ())
         reason = "it gives no picture now"
@@ -251,8 +253,10 @@ def judge_nudges(fit: NudgeFit, joints: Sequence[str], evidence: Mapping[str, ob
     best, other = (int(joint) for joint in np.argsort(-fit.gain)[:2])
     gripper = np.array([is_gripper(joint) for joint in joints])
     gain, off, error = float(fit.gain[best]), fit.alone, UNDERRATED * fit.alone_error
-    if gain >= LEAST_GAIN and abs(off[best]) > (LEAST_OFF_PCT if gripper[best] else LEAST_OFF_DEG):
-        if gain - fit.gain[other] < LEAD * gain or gain < SINGLE * fit.gain_together:
+    changed = gain >= LEAST_GAIN and abs(off[best]) > (LEAST_OFF_PCT if gripper[best] else LEAST_OFF_DEG)
+    if changed or fit.gain_together > SEVERAL_GAIN:
+        leads = gain - fit.gain[other] >= LEAD * gain and gain >= SINGLE * fit.gain_together
+        if not (changed and leads):
             names = " or ".join(f"{joints[joint]} by {off[joint]:+.1f}" for joint in (best, other))
             summary = (
                 "At the same joint readings the arm is not where it was; the pictures do not tell which zero has moved "
