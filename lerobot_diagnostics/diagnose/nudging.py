@@ -51,7 +51,7 @@ MOVES_DEG: Sequence[Mapping[str, float]] = (
     {"shoulder_pan": -12.0, "elbow_flex": -12.0, "wrist_roll": 12.0},
 )
 """The poses, from where the arm stands: less lift, elbow and wrist is up. From three, the joint at fault explained most
-in 342 of 384 draws in simulation, from the first alone in 304 (benchmarks/nudges.py)."""
+in 255 of 288 draws in simulation, from the first alone in 226 (benchmarks/nudges.py)."""
 LEAST_HEIGHT_M = 0.10
 """An arm stretched to 40 cm comes 28 mm lower by a nudge of 4°, and 56 mm by a zero of the lift that is off by 8°."""
 WIDTH = 320
