@@ -105,7 +105,7 @@ def test_a_joint_that_does_not_follow_ends_it(recorded):
     ],
 )
 def test_how_a_way_ended_is_a_finding(end, code, cause, status):
-    (finding,) = motion.ended(Ending(end, "why")).findings
+    (finding,) = motion.way_ended(Ending(end, "why")).findings
     assert (finding.code, finding.cause, finding.status) == (code, cause, status)
 
 

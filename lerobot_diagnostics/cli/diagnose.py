@@ -38,7 +38,8 @@ class DiagnoseConfig:
     device: str | None = None
     # Rate of the control loop, as you pass it to lerobot-rollout.
     fps: float | None = None
-    # snapshot.json of lerobot-setup-snapshot, taken while the setup worked: what has changed since.
+    # snapshot.json of lerobot-setup-snapshot, taken while the setup worked: what has changed since. With --replay=true
+    # its nudges, if it has some, tell a moved zero where no model of the arm fits.
     baseline: str | None = None
     # Write these flags to a new YAML file, for --config_path of the next run.
     save_setup: str | None = None

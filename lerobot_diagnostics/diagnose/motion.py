@@ -19,11 +19,12 @@ from lerobot_diagnostics.recording import Episode, Recording
 from lerobot_diagnostics.recording.names import match
 from lerobot_diagnostics.replay.desk import Desk
 from lerobot_diagnostics.replay.play import Player
-from lerobot_diagnostics.robot.arm import Arm
+from lerobot_diagnostics.robot.arm import Arm, Reading
 from lerobot_diagnostics.robot.connect import connected
 from lerobot_diagnostics.robot.keys import open_keys
-from lerobot_diagnostics.robot.move import EASE_HZ, Ending
+from lerobot_diagnostics.robot.move import EASE_HZ, End, Ending
 from lerobot_diagnostics.robot.parts import releases_torque
+from lerobot_diagnostics.robot.stall import StallMonitor
 from lerobot_diagnostics.robot.stop import StopSignals
 
 Picture = NDArray[np.uint8]
@@ -69,6 +70,7 @@ def driving(
     robot: Any,
     *,
     yes: bool,
+    place: str = "",
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Driver]:
@@ -77,6 +79,7 @@ def driving(
     Args:
         robot: Made and not connected.
         yes: Nobody is asked.
+        place: What is to be done by hand first, and confirmed; connecting waits for it.
         clock, sleep: Injected by tests.
 
     Raises:
@@ -89,6 +92,8 @@ def driving(
         releases = releases_torque(robot)
         if releases:
             desk.say("Support the arm: connecting lets it go for a moment.")
+        if place and not desk.confirm(place):
+            raise KeyboardInterrupt
         with connected(robot) as live:
             yield Driver(Player(Arm(live, clock=clock), stopped=stop, clock=clock, sleep=sleep), desk)
             if releases and not stop():
@@ -146,7 +151,7 @@ def judge_by_sight(
         ending = driver.player.ease_to(goal, recorded, SPEED)
         if not ending.finished:
             raise MotionEndedError(ending)
-        return _rest(driver, goal)
+        return rest(driver, goal)
 
     def capture(pose: Angles, side: Angles) -> tuple[Angles, Mapping[str, Picture]]:
         if side.any():
@@ -159,8 +164,8 @@ def judge_by_sight(
     try:
         compared = compare_live(before, capture, poses, sides)
         driver.player.ease_to(start, recorded, SPEED)
-    except MotionEndedError as stopped:
-        return ended(stopped.ending)
+    except MotionEndedError as ended:
+        return way_ended(ended.ending)
     except UsageError as error:  # no safe way to a pose
         return cannot(str(error))
     tables = [compare_arms(compared.zeros, compared.play)] if compared.zeros else []
@@ -179,17 +184,21 @@ def _goal(arm: Arm, keys: Mapping[str, str | None], reading: Angles) -> dict[str
     return arm.from_degrees(angles)
 
 
-def _rest(driver: Driver, goal: Mapping[str, float]) -> Any:
-    """Stand at a goal until pictures and joints are of one instant."""
-    pacer = driver.player.pacer(1 / EASE_HZ)
+def rest(driver: Driver, goal: Mapping[str, float]) -> Reading:
+    """Stand at a goal until pictures and joints are of one instant.
+
+    Raises:
+        MotionEndedError: The arm or a camera was lost, a joint does not follow, or the user stopped.
+    """
+    pacer, monitor = driver.player.pacer(1 / EASE_HZ), StallMonitor()
+    seen: list[Reading] = []
     for k in range(1, round(REST_S * EASE_HZ) + 1):
-        if not pacer.wait(k):
-            break
-        driver.arm.send(goal)
-        reading = driver.player.read()
-        if isinstance(reading, Ending):
-            raise MotionEndedError(reading)
-    return reading
+        ended = driver.player.tick(pacer, k, goal, 1.0, monitor, {}, lambda _, reading: seen.append(reading))
+        if ended is not None:
+            raise MotionEndedError(ended)
+    if not seen:
+        raise MotionEndedError(Ending(End.ARM_LOST, "no reading while it stood still"))
+    return seen[-1]
 
 
 def _duration(poses: Angles) -> float:
@@ -238,7 +247,8 @@ def cannot(reason: str) -> Outcome:
     return Outcome([Finding("JOINT_OFFSET", Status.UNKNOWN, Cause.CALIBRATION, "arm", summary)])
 
 
-def ended(ending: Ending) -> Outcome:
+def way_ended(ending: Ending) -> Outcome:
+    """Why the arm did not get to a pose."""
     status = Status.UNKNOWN if ending.end == "stopped" else Status.FAIL
     code = {"stalled": "OVERLOAD", "not arrived": "STANDING_ERROR", "arm lost": "BUS_ERRORS"}.get(
         ending.end, "TRACKING"

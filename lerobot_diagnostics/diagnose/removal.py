@@ -18,7 +18,7 @@ from PIL import Image
 from lerobot_diagnostics.camera_names import camera_name
 from lerobot_diagnostics.diagnose.attribution import OBJECT
 from lerobot_diagnostics.diagnose.ladder import Outcome
-from lerobot_diagnostics.diagnose.motion import SPEED, Driver, MotionEndedError, ended
+from lerobot_diagnostics.diagnose.motion import SPEED, Driver, MotionEndedError, way_ended
 from lerobot_diagnostics.diagnose.views import live_state
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Cause, Finding, Status, Table
@@ -286,13 +286,13 @@ def _drive_and_ask(
         return cannot("stopped before it moved")
     first = player.read()
     if isinstance(first, Ending):
-        return ended(first)
+        return way_ended(first)
     recorded = {key: next(episode.frames(key, [0])) for key in cameras}
     paths = {key: f"object_{file_name(camera_name(key))}.png" for key in cameras}
     try:
         arrived = player.ease_to(plan.pose(0), poses(plan), SPEED)
         if not arrived.finished:
-            return ended(arrived)
+            return way_ended(arrived)
         for key, path in paths.items():
             _save(recorded[key], folder / path)
         if not desk.confirm(
@@ -308,9 +308,9 @@ def _drive_and_ask(
             return cannot("stopped before the object was gone")
         gone = observe(driver)
     except MotionEndedError as stopped:
-        return ended(stopped.ending)
+        return way_ended(stopped.ending)
     back = player.ease_to({key: first.joints[key] for key in plan.positions}, poses(plan), SPEED)
-    also = () if back.finished else ended(back).findings
+    also = () if back.finished else way_ended(back).findings
     pictures = {
         key: ([r.pictures[name] for r in there], [r.pictures[name] for r in gone]) for key, name in cameras.items()
     }

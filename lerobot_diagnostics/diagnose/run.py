@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lerobot_diagnostics.camera_names import IMAGES, camera_name
-from lerobot_diagnostics.diagnose import devices, motion, removal, snapshot
+from lerobot_diagnostics.diagnose import devices, motion, nudging, removal, snapshot
 from lerobot_diagnostics.diagnose.attribution import attribute, evidence_of, silence
 from lerobot_diagnostics.diagnose.clock import judge_clock, look, measure
 from lerobot_diagnostics.diagnose.features import robot_side
@@ -153,6 +153,9 @@ class Ladder:
             check_episodes(inputs.episodes, self.recording.episode_indices)
         self.soaked: devices.Soak | None = None
         self.baseline = snapshot.load(inputs.baseline) if inputs.baseline else None
+        self.nudges: Sequence[nudging.Pose] = ()
+        if self.baseline is not None and inputs.baseline and inputs.replay:
+            self.nudges = nudging.load(self.baseline[0], snapshot.file_of(inputs.baseline).parent)
         self.found: list[Finding] = []
 
     def rungs(self) -> Iterator[Rung]:
@@ -378,10 +381,14 @@ class Ladder:
         recording = self.recording
         if self.inputs.robot is None or recording is None:
             return Rung(name, does, "", None, "a robot and a data set are needed")
+        return self._allowed(name, does, lasts, lambda: run(recording))
+
+    def _allowed(self, name: str, does: str, lasts: str, run: Callable[[], Outcome]) -> Rung:
+        """A rung that moves the arm, where nothing forbids it."""
         forbids = [f for f in self.found if f.status is Status.FAIL and f.cause in FORBIDS_MOTION]
         if forbids:
             return Rung(name, does, "", None, f"settle {forbids[0].code} ({forbids[0].subject}) before the arm moves")
-        return Rung(name, does, lasts, lambda: run(recording), moves=True)
+        return Rung(name, does, lasts, run, moves=True)
 
     def _right_cameras(self, recording: Recording) -> dict[str, str]:
         """Recorded key to live camera, of those that show the recorded view."""
@@ -397,12 +404,22 @@ class Ladder:
 
         def run(recording: Recording) -> Outcome:
             cameras = self._right_cameras(recording)
-            if not cameras:
+            if not cameras and not self.nudges:
                 return motion.cannot("no camera shows its recorded view")
             episodes = [e for e in self._healthy_episodes(recording) if self._has_videos(recording, e)]
             with motion.driving(self.inputs.robot, yes=self.inputs.yes, clock=self.clock, sleep=self.sleep) as driver:
-                return motion.judge_by_sight(driver, recording, episodes, cameras)
+                if not cameras:
+                    return nudging.judge(driver, self.nudges)
+                outcome = motion.judge_by_sight(driver, recording, episodes, cameras)
+                return nudging.settle(driver, outcome, self.nudges) if self.nudges else outcome
 
+        def by_nudges() -> Outcome:
+            with motion.driving(self.inputs.robot, yes=self.inputs.yes, clock=self.clock, sleep=self.sleep) as driver:
+                return nudging.judge(driver, self.nudges)
+
+        if self.recording is None and self.nudges:
+            does = "drives slowly to the snapshot's poses, and looks where the arm appears"
+            return self._allowed("calibration by sight", does, "half a minute", by_nudges)
         return self._moving("calibration by sight", does, "two minutes", run)
 
     def removal(self) -> Rung:

@@ -96,6 +96,12 @@ def save(snapshot: Mapping[str, Any], folder: Path) -> Path:
     return path
 
 
+def file_of(path: str | Path) -> Path:
+    """``snapshot.json``, given as itself or by its folder."""
+    file = Path(path).expanduser()
+    return file / FILE if file.is_dir() else file
+
+
 def load(path: str | Path) -> tuple[dict[str, Any], dict[str, Picture]]:
     """A snapshot and its pictures.
 
@@ -105,8 +111,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], dict[str, Picture]]:
     Raises:
         UsageError: If it is not there or is no snapshot.
     """
-    file = Path(path).expanduser()
-    file = file / FILE if file.is_dir() else file
+    file = file_of(path)
     fix = "Give the snapshot.json that lerobot-setup-snapshot wrote."
     try:
         snapshot = json.loads(file.read_text(encoding="utf-8"))

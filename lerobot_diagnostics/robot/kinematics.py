@@ -20,6 +20,17 @@ Floats = NDArray[np.float64]
 Angle = float | Floats
 
 
+UPPER_LINKS_M = ((0.0280, 0.11257), (0.1349, 0.0052))
+"""Upper arm and forearm, along and up before they are turned; see :func:`so_tool`."""
+SHOULDER_M = 0.1166
+
+
+def so_wrist_height(lift_deg: float, elbow_deg: float) -> float:
+    """Height of the wrist's axis over the arm's foot in metres; see :func:`so_tool`."""
+    turned = zip(np.deg2rad(np.cumsum([lift_deg, elbow_deg])), UPPER_LINKS_M, strict=True)
+    return float(SHOULDER_M + sum(up * np.cos(turn) - along * np.sin(turn) for turn, (along, up) in turned))
+
+
 def so_tool(pan_deg: Angle, lift_deg: Angle, elbow_deg: Angle, flex_deg: Angle, roll_deg: Angle) -> Floats:
     """Tip between the jaws in metres from the pan axis at the arm's foot: forward, left, up, ``[..., 3]``.
 
@@ -33,10 +44,10 @@ def so_tool(pan_deg: Angle, lift_deg: Angle, elbow_deg: Angle, flex_deg: Angle, 
     pan, lift, elbow, flex, roll = (np.deg2rad(v) for v in (pan_deg, lift_deg, elbow_deg, flex_deg, roll_deg))
     across = 0.01198 * np.cos(roll) + 0.0008 * np.sin(roll)
     sideways = 0.01198 * np.sin(roll) - 0.0008 * np.cos(roll) - 0.00017
-    links = ((0.0280, 0.11257), (0.1349, 0.0052), (0.15923, across))  # along and up, before they are turned
+    links = (*UPPER_LINKS_M, (0.15923, across))
     turned = list(zip(np.cumsum([lift, elbow, flex], axis=0), links, strict=True))
     reach = 0.0304 + sum(along * np.cos(turn) + up * np.sin(turn) for turn, (along, up) in turned)
-    height = 0.1166 + sum(up * np.cos(turn) - along * np.sin(turn) for turn, (along, up) in turned)
+    height = SHOULDER_M + sum(up * np.cos(turn) - along * np.sin(turn) for turn, (along, up) in turned)
     forward = reach * np.cos(pan) + sideways * np.sin(pan)
     left = sideways * np.cos(pan) - reach * np.sin(pan)
     tool: Floats = np.stack(np.broadcast_arrays(forward, left, height), axis=-1)
@@ -55,16 +66,26 @@ def tools(pose: Mapping[str, Angle]) -> Floats:
         pose: Degrees by joint key of any convention, numbers or arrays of one shape; all joints of each limb but the
             gripper's must be there.
     """
-    arms: dict[str, dict[str, Angle]] = {}
-    for key, value in pose.items():
-        if (name := joint(key)) in SO_JOINTS:
-            arms.setdefault(limb(key), {})[name] = value
-    return np.stack([so_tool(*(arm[name] for name in SO_JOINTS)) for arm in arms.values()], axis=-2)
+    return np.stack([so_tool(*arm) for arm in _arms(pose)], axis=-2)
 
 
 def lowest_tool(pose: Degrees) -> float:
     """Height in metres of the lowest tool of a pose; the joints are those of :func:`tools`."""
     return float(tools(pose)[..., 2].min())
+
+
+def lowest_wrist(pose: Degrees) -> float:
+    """Height in metres of the lowest wrist of a pose, as for :func:`lowest_tool`."""
+    return min(so_wrist_height(float(lift), float(elbow)) for _pan, lift, elbow, *_rest in _arms(pose))
+
+
+def _arms(pose: Mapping[str, Angle]) -> list[tuple[Angle, ...]]:
+    """By arm, its :data:`SO_JOINTS`."""
+    arms: dict[str, dict[str, Angle]] = {}
+    for key, value in pose.items():
+        if (name := joint(key)) in SO_JOINTS:
+            arms.setdefault(limb(key), {})[name] = value
+    return [tuple(arm[name] for name in SO_JOINTS) for arm in arms.values()]
 
 
 def height_of(robot: Any) -> Callable[[Degrees], float] | None:

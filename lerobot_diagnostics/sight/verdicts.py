@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lerobot_diagnostics.findings import Cause, Finding, Status
+from lerobot_diagnostics.recording.names import is_gripper
 from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.explain import BASE, SEVERAL, UNDERRATED, Explained, Explanation
 from lerobot_diagnostics.sight.model import JOINTS, PAN_AXIS_M
@@ -71,7 +72,7 @@ def judge(explained: Explained, solved: Mapping[str, Solved]) -> list[Finding]:
             )
         ]
     if best is several:
-        return [_offset(several, joint, evidence) for joint in _changed(several)]
+        return [offset(joint, *several.off[joint], evidence) for joint in _changed(several)]
     # The base has three numbers, a joint one: it must gain that much more.
     pan = joints[0].what == JOINTS[0] and about_pan(base.fit.scene.base)
     if not pan and base.gain - joints[0].gain > _margin(base, MARGIN, MARGIN_SHARE):
@@ -86,7 +87,7 @@ def judge(explained: Explained, solved: Mapping[str, Solved]) -> list[Finding]:
                 evidence,
             )
         ]
-    return [_offset(joints[0], joints[0].what, evidence)]
+    return [offset(joints[0].what, *joints[0].off[joints[0].what], evidence)]
 
 
 def about_pan(base: Array) -> bool:
@@ -120,13 +121,15 @@ def _changed(one: Explanation) -> list[str]:
     ]
 
 
-def _unit(joint: str) -> tuple[str, str]:
-    return ("of 100", "pct") if joint == "gripper" else ("degrees", "deg")
+def offset(joint: str, off: float, error: float, evidence: Mapping[str, object]) -> Finding:
+    """A joint's zero that has moved.
 
-
-def _offset(one: Explanation, joint: str, evidence: Mapping[str, object]) -> Finding:
-    off, error = one.off[joint]
-    words, key = _unit(joint)
+    Args:
+        joint: Its name.
+        off, error: Reading minus true pose, degrees or of the gripper's 0–100, and one standard error.
+        evidence: What it rests on.
+    """
+    words, key = ("of 100", "pct") if is_gripper(joint) else ("degrees", "deg")
     return Finding(
         "JOINT_OFFSET",
         Status.FAIL,
