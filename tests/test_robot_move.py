@@ -61,3 +61,20 @@ def test_a_standing_error_is_an_arrival_and_twice_that_is_not():
 
         robot.send_action = short
         assert mover(robot, clock).ease_to(GOAL, [GOAL, dict(robot.pose)], speed=30.0).end is end
+
+
+@pytest.mark.parametrize(("sag", "first"), [(-3.0, 20.0), (-9.0, 11.0)])
+def test_an_arm_that_hangs_below_its_goal_does_not_drop_when_it_sets_out_again(sag, first):
+    """The second way begins at the last goal; only where the arm was moved from it, where it stands."""
+    robot, clock = FakeRobot(), FakeClock()
+    moving = mover(robot, clock)
+    assert moving.ease_to({**GOAL, "elbow_flex.pos": 20.0}, [GOAL, dict(robot.pose)], speed=30.0).finished
+    robot.pose["elbow_flex.pos"] += sag
+    robot.pose["gripper.pos"] += 30.0  # it closed on something
+    sent = len(robot.sent)
+    assert moving.ease_to({**GOAL, "elbow_flex.pos": 40.0}, [GOAL, dict(robot.pose)], speed=30.0).finished
+    later = [action for _, action in robot.sent[sent:]]
+    assert later[0]["elbow_flex.pos"] == pytest.approx(first, abs=0.5)
+    assert later[0]["gripper.pos"] == pytest.approx(
+        GOAL["gripper.pos"] if sag > -6 else GOAL["gripper.pos"] + 30, abs=0.5
+    )

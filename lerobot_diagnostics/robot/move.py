@@ -124,6 +124,7 @@ class Mover:
         route = safe_route(
             degrees(here), degrees(goal), [degrees(pose) for pose in recorded], height_of(self.arm.robot)
         )
+        here = self._last_goal(here)
         # The waypoints come back in degrees; what is sent is in the robot's unit.
         stops = [*(self.arm.from_degrees(pose) for pose in route[:-1]), dict(goal)]
         monitor, k = StallMonitor(), 0
@@ -136,6 +137,17 @@ class Mover:
                     return ended
             here = dict(stop)
         return self._settle(goal, watch)
+
+    def _last_goal(self, here: dict[str, float]) -> dict[str, float]:
+        """The last goal, if the arm stands at it: from where it stands, 2–3° below, it would first drop as much again.
+
+        A gripper that holds something stands far from its goal and keeps it.
+        """
+        last = self.arm.log[-1].sent if self.arm.log else {}
+        at_it = all(
+            key in last and (is_gripper(key) or abs(last[key] - value) <= ARRIVED) for key, value in here.items()
+        )
+        return {key: last[key] for key in here} if at_it else here
 
     def _settle(self, goal: Mapping[str, float], watch: Watcher) -> Ending:
         pacer = self.pacer(1 / EASE_HZ)
