@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lerobot_diagnostics.findings import Status
+from lerobot_diagnostics.findings import Cause, Status
 from lerobot_diagnostics.openloop.checks import (
     judge_checkpoints,
     judge_commit,
@@ -143,6 +143,23 @@ def test_stale_mean_names_the_joint():
     )
     (finding,) = [f for f in findings if f.code == "STATS_STALE"]
     assert finding.status is Status.FAIL and "mean of elbow" in finding.summary and "1 of 2" in finding.summary
+
+
+@pytest.mark.parametrize("mode", ["MEAN_STD", "MIN_MAX"])
+def test_statistics_in_another_order_are_exchanged_joints_and_not_stale(mode):
+    rng = np.random.default_rng(0)
+    actions = rng.normal([0.0, 40.0, -30.0, 5.0], [10.0, 5.0, 20.0, 1.0], (2000, 4))
+    exchanged = {stat: np.asarray(value)[[2, 1, 0, 3]] for stat, value in stats_of(actions).items()}
+    names = {"action": ["pan", "lift", "elbow", "roll"]}
+    findings = judge_stats({"action": exchanged}, {"action": mode}, {"action": actions}, names)
+    (finding,) = [f for f in findings if f.code == "PERMUTED"]
+    assert (finding.status, finding.cause, finding.subject) == (Status.FAIL, Cause.CONFIG, "pan, elbow")
+    assert "that of elbow holds pan's, that of pan holds elbow's" in finding.summary
+    assert not [f for f in findings if f.code == "STATS_STALE"]
+    exchanged["mean"][0] += 100.0  # one of them stale too: no order of the data's
+    exchanged["min"][0] -= 100.0
+    findings = judge_stats({"action": exchanged}, {"action": mode}, {"action": actions}, names)
+    assert {f.code for f in findings} == {"STATS_MISSING", "STATS_STALE"}
 
 
 @pytest.mark.parametrize(("stat", "mode"), [("std", "MEAN_STD"), ("min", "MIN_MAX")])

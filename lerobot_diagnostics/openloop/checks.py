@@ -5,6 +5,7 @@ Errors are relative to the range of motion (rmse / range, as ``JointScore.error_
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,9 @@ MEAN_SHIFT, STD_RATIO, END_SHIFT = 0.25, 1.4, 0.1
 """Statistics are stale when the mean is off by a quarter standard deviation, the standard deviation by a factor of
 1.4, or an end (min, max, quantile) by a tenth of the range: chosen so that rounding and a few more episodes (tested:
 15 % more data) pass, and what a policy would notice does not."""
+
+MOST_EXCHANGED = 6
+"""Dimensions whose order is tried: 720 orders."""
 
 STATS_OF_MODE: Mapping[str, tuple[str, ...]] = {
     "MEAN_STD": ("mean", "std"),
@@ -250,7 +254,7 @@ def judge_stats(
     data: Mapping[str, npt.ArrayLike],
     names: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Finding]:
-    """STATS_MISSING and STATS_STALE: the statistics in the checkpoint against its features and the data.
+    """STATS_MISSING, STATS_STALE and PERMUTED: the statistics in the checkpoint against its features and the data.
 
     Args:
         policy_stats: ``{feature: {"mean": [D], "std": [D], "min": …, "q01": …}}`` from the checkpoint's (un)normalizer.
@@ -281,20 +285,24 @@ def judge_stats(
     stale = []
     for feature, given in data.items():
         values = np.asarray(given, dtype=np.float64)
-        present = policy_stats.get(feature, {})
-        for stat in (stat for stat in needed.get(feature, ()) if stat in present):
-            fresh = _statistic(stat, values)
-            old = np.asarray(present[stat], dtype=np.float64).reshape(-1)
-            if old.shape != fresh.shape:
-                continue
-            compared += 1
-            off = _departure(stat, old, fresh, values)
+        held, fresh = {}, {}
+        for stat in (stat for stat in needed.get(feature, ()) if stat in policy_stats.get(feature, {})):
+            old, new = np.asarray(policy_stats[feature][stat], dtype=np.float64).reshape(-1), _statistic(stat, values)
+            if old.shape == new.shape:
+                held[stat], fresh[stat] = old, new
+        compared += len(held)
+        labels = (names or {}).get(feature, [f"dimension {i}" for i in range(values.shape[1])])
+        if (order := _reordered(held, fresh, values)) is not None:
+            stale.append(_exchanged(feature, labels, order))
+            continue
+        for stat, old in held.items():
+            off = _departure(stat, old, fresh[stat], values)
             worst = int(np.argmax(off))
             if off[worst] > 1:
-                name = (names or {}).get(feature, [f"dimension {i}" for i in range(len(old))])[worst]
+                name, now = labels[worst], fresh[stat]
                 summary = (
                     f"{feature}: the {stat} of {name} in the checkpoint is {old[worst]:.4g}, the data give "
-                    f"{fresh[worst]:.4g} ({int((off > 1).sum())} of {len(old)} dimensions differ)."
+                    f"{now[worst]:.4g} ({int((off > 1).sum())} of {len(old)} dimensions differ)."
                 )
                 fix = (
                     "lerobot-edit-dataset --operation.type recompute_stats, then train anew; a checkpoint keeps "
@@ -307,7 +315,7 @@ def judge_stats(
                     )
                 # Averaged quantiles are LeRobot's own doing and were the same in training: worth knowing, no fault.
                 status = Status.WARN if stat.startswith("q") else Status.FAIL
-                differ = {"statistic": stat, "dimension": name, "checkpoint": old, "data": fresh}
+                differ = {"statistic": stat, "dimension": name, "checkpoint": old, "data": now}
                 stale.append(Finding("STATS_STALE", status, Cause.DATA, feature, summary, differ, fix))
     if not stale:
         status = Status.PASS if compared else Status.UNKNOWN
@@ -318,6 +326,34 @@ def judge_stats(
         )
         stale.append(Finding("STATS_STALE", status, Cause.DATA, "statistics", summary))
     return findings + stale
+
+
+def _reordered(
+    held: Mapping[str, npt.NDArray[np.float64]],
+    fresh: Mapping[str, npt.NDArray[np.float64]],
+    values: npt.NDArray[np.float64],
+) -> dict[int, int] | None:
+    """Which dimension's statistics each departing one holds, if the checkpoint's are the data's in another order."""
+    off = [_departure(stat, old, fresh[stat], values) for stat, old in held.items()]
+    which = np.flatnonzero(np.any(np.array(off) > 1, axis=0)) if off else np.zeros(0, int)
+    if not 2 <= len(which) <= MOST_EXCHANGED:
+        return None
+    for order in itertools.permutations(which.tolist()):
+        placed = np.arange(values.shape[1])
+        placed[which] = order
+        if all((_departure(stat, old[placed], fresh[stat], values) <= 1).all() for stat, old in held.items()):
+            return {i: int(placed[i]) for i in which.tolist()}
+    return None
+
+
+def _exchanged(feature: str, names: Sequence[str], order: Mapping[int, int]) -> Finding:
+    """PERMUTED: what the data give for one joint stands in the checkpoint for another."""
+    pairs = ", ".join(f"that of {names[i]} holds {names[j]}'s" for j, i in order.items())
+    summary = f"{feature}: the checkpoint has the data's statistics in another order: {pairs}."
+    fix = f"Compare features.{feature}.names in meta/info.json of the training data set with those of this one."
+    evidence = {"mapping": {names[i]: names[j] for j, i in order.items()}}
+    subject = ", ".join(names[j] for j in order)
+    return Finding("PERMUTED", Status.FAIL, Cause.CONFIG, subject, summary, evidence, fix)
 
 
 def _statistic(stat: str, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
