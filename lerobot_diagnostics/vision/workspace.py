@@ -378,12 +378,13 @@ def _as_recorded(change: Change, blob: Mask, others: Sequence[Sequence[Change]],
         return True
     if change.confidence == 0:
         return False
-    near = NEAR * blob.shape[1]
+    near = NEAR * blob.shape[1]  # and half-way more: a blob that covers both places of an object has its centre there
     moved = [
         (c.dx_px, c.dy_px)
         for episode in others
         for c in episode
-        if c.confidence > 0 and np.hypot(c.x_px - change.x_px, c.y_px - change.y_px) <= near
+        if c.confidence > 0
+        and np.hypot(c.x_px - change.x_px, c.y_px - change.y_px) <= near + np.hypot(c.dx_px, c.dy_px) / 2
     ]
     if not moved:
         return False
