@@ -57,6 +57,8 @@ healthy 0.00, in light of 80 % 0.03; a joint 4–6° off 0.04–0.23, which need
 SPREAD_MARGIN = 2.5
 """How far beyond n recorded places, in units of their range / (n − 1), a place still counts as one of them. Places
 drawn uniformly fall outside in 0.9 % (n = 20), 2.0 % (10), 4.8 % (5) of 200,000 draws, an axis."""
+FEWEST_PLACES = 5
+"""Recorded places from which on their range is a measure (see above)."""
 STILL_DEG, STILL_ZOOM = 0.3, 0.006
 """Rotation and zoom of the background below which a camera stands; others report a noise floor of 0.2° and 0.4 %."""
 
@@ -378,13 +380,16 @@ def _as_recorded(change: Change, blob: Mask, others: Sequence[Sequence[Change]],
         return True
     if change.confidence == 0:
         return False
-    near = NEAR * blob.shape[1]  # and half-way more: a blob that covers both places of an object has its centre there
+    near = NEAR * blob.shape[1]
+    # A blob that covers both places of an object has its centre half-way. Of few places one more would widen the range
+    # so far that nothing had moved.
+    half_way = 0.5 if len(others) >= FEWEST_PLACES else 0.0
     moved = [
         (c.dx_px, c.dy_px)
         for episode in others
         for c in episode
         if c.confidence > 0
-        and np.hypot(c.x_px - change.x_px, c.y_px - change.y_px) <= near + np.hypot(c.dx_px, c.dy_px) / 2
+        and np.hypot(c.x_px - change.x_px, c.y_px - change.y_px) <= near + half_way * np.hypot(c.dx_px, c.dy_px)
     ]
     if not moved:
         return False
