@@ -21,8 +21,8 @@ import cv2
 import numpy as np
 import torch
 
+from lerobot_diagnostics.camera_names import camera_key
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.guard.pictures import camera_key
 from lerobot_diagnostics.guard.references import build_references, match_cameras
 from lerobot_diagnostics.guard.step import CameraGuardError, CameraSwapGuard
 from lerobot_diagnostics.recording import Recording, open_recording

@@ -14,15 +14,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from calibration_by_sight import SIZE, VIEWS
+from calibration_by_sight import SIZE, VIEWS, world_seen_from
 
 from lerobot_diagnostics.diagnose.nudging import LEAST_HEIGHT_M, MOVES_DEG, NUDGE_DEG
 from lerobot_diagnostics.findings import Finding, Status
-from lerobot_diagnostics.robot.kinematics import so_tool_height
+from lerobot_diagnostics.robot.kinematics import so_tool
 from lerobot_diagnostics.sight.model import JOINTS
 from lerobot_diagnostics.sight.nudges import Nudged, compare_nudges
 from lerobot_diagnostics.sim.config_so101_sim import CameraFault, SimFaults
-from lerobot_diagnostics.sim.scene import CUBE_XY_M, build
+from lerobot_diagnostics.sim.scene import CUBE_XY_M
 from lerobot_diagnostics.sim.world import World
 
 import mujoco  # isort: skip  (after scene, which chooses how it renders)
@@ -35,14 +35,7 @@ TRUTHS = [*JOINTS * 2, "base", "base", "camera", *["nothing"] * 4]
 
 def world_of(faults: SimFaults, view: str, rng: np.random.Generator, spread_m: float) -> World:
     """The arm seen from a view, the cube somewhere."""
-    model = build()
-    position, target = (np.array(point) for point in VIEWS[view])
-    back = (position - target) / np.linalg.norm(position - target)
-    right = np.cross((0.0, 0.0, 1.0), back)
-    right /= np.linalg.norm(right)
-    mujoco.mju_mat2Quat(model.camera("front").quat, np.column_stack((right, np.cross(back, right), back)).ravel())
-    model.camera("front").pos[:] = position
-    world = World(faults, model)
+    world = world_seen_from(faults, view)
     world.reset(tuple(CUBE_XY_M + rng.uniform(-spread_m, spread_m, 2)), rng.uniform(-40, 40))
     return world
 
@@ -62,7 +55,7 @@ def snapshot(view: str, rng: np.random.Generator) -> list[Nudged]:
     """One of a random pose that is high enough."""
     while True:
         pose = rng.uniform(LOW, HIGH)
-        if min(so_tool_height(*there[1:5]) for there in pose + MOVES) > LEAST_HEIGHT_M:
+        if so_tool(*(pose + MOVES).T[:5])[:, 2].min() > LEAST_HEIGHT_M:
             break
     world = world_of(SimFaults(), view, rng, 0.02)
     around = np.concatenate([np.zeros((1, 6)), NUDGE_DEG * np.eye(6), -NUDGE_DEG * np.eye(6)])
