@@ -68,7 +68,7 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
     from lerobot_diagnostics.report.versions import collect_versions
     from lerobot_diagnostics.report.write import output_dir, write_report
     from lerobot_diagnostics.robot.connect import make_robot
-    from lerobot_diagnostics.robot.keys import open_keys
+    from lerobot_diagnostics.robot.keys import need_terminal, open_keys
     from lerobot_diagnostics.sight.corrected import write_corrected
 
     path = parser.get_path_arg("policy")
@@ -88,8 +88,8 @@ def run_diagnose(cfg: DiagnoseConfig) -> Report | int:
         _new_file("save_calibration", cfg.save_calibration)
     if cfg.replay and cfg.robot is None:
         raise UsageError("--replay=true moves an arm, and none was named.", "Pass --robot.type=… --robot.port=….")
-    if cfg.replay and not cfg.yes and not open_keys().interactive:
-        raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
+    if cfg.replay:
+        need_terminal(open_keys(), cfg.yes)
     overrides = [*parser.get_yaml_overrides("policy"), *(parser.get_cli_overrides("policy") or [])]
     data = cfg.dataset
     shown = {

@@ -222,7 +222,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
     from lerobot_diagnostics.report.console import make_console, print_report, render_table
     from lerobot_diagnostics.robot.arm import Arm
     from lerobot_diagnostics.robot.connect import CalibrationDiffersError, connected
-    from lerobot_diagnostics.robot.keys import open_keys
+    from lerobot_diagnostics.robot.keys import need_terminal, open_keys
     from lerobot_diagnostics.robot.parts import releases_torque
     from lerobot_diagnostics.robot.stop import StopSignals
 
@@ -233,8 +233,7 @@ def _live(run: _Run, robot: Any, outcome: Outcome | None) -> Report | int:
         run.checks += cameras.findings
         run.checks += fetch_videos([plan.episode for plan in run.plans], cameras.pairs)
     with StopSignals() as stop, open_keys() as keys, _showing(cfg.yes) as show:
-        if not keys.interactive and not cfg.yes:
-            raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
+        need_terminal(keys, cfg.yes)
         desk = Desk(keys, stopped=stop, yes=cfg.yes, outcome=outcome, show=show)
         releases = releases_torque(robot)
         if releases:

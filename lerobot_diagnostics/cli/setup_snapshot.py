@@ -42,7 +42,7 @@ def take_snapshot(cfg: SetupSnapshotConfig) -> Report | int:
     from lerobot_diagnostics.report.versions import collect_versions
     from lerobot_diagnostics.report.write import output_dir, write_report
     from lerobot_diagnostics.robot.connect import make_robot
-    from lerobot_diagnostics.robot.keys import open_keys
+    from lerobot_diagnostics.robot.keys import need_terminal, open_keys
 
     before = snapshot.load(cfg.diff) if cfg.diff else None
     if cfg.restore_calibration:
@@ -53,8 +53,8 @@ def take_snapshot(cfg: SetupSnapshotConfig) -> Report | int:
         return 0
     if cfg.robot is None:
         raise UsageError("no robot was named.", "Pass --robot.type=so101_follower --robot.port=… --robot.cameras=….")
-    if cfg.nudge and not cfg.yes and not open_keys().interactive:
-        raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
+    if cfg.nudge:
+        need_terminal(open_keys(), cfg.yes)
     poses = []
     if cfg.nudge and before is not None and cfg.diff:
         poses = nudging.load(before[0], snapshot.file_of(cfg.diff).parent)

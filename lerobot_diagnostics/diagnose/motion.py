@@ -21,7 +21,7 @@ from lerobot_diagnostics.replay.desk import Desk
 from lerobot_diagnostics.replay.play import Player
 from lerobot_diagnostics.robot.arm import Arm, Reading
 from lerobot_diagnostics.robot.connect import connected
-from lerobot_diagnostics.robot.keys import open_keys
+from lerobot_diagnostics.robot.keys import need_terminal, open_keys
 from lerobot_diagnostics.robot.move import EASE_HZ, End, Ending
 from lerobot_diagnostics.robot.parts import releases_torque
 from lerobot_diagnostics.robot.stall import StallMonitor
@@ -86,8 +86,7 @@ def driving(
         UsageError: There is no terminal to confirm on, or the robot does not connect.
     """
     with StopSignals() as stop, open_keys() as keys:
-        if not keys.interactive and not yes:
-            raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
+        need_terminal(keys, yes)
         desk = Desk(keys, stopped=stop, yes=yes, sleep=sleep)
         releases = releases_torque(robot)
         if releases:

@@ -7,6 +7,7 @@ import functools
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -399,22 +400,24 @@ class Ladder:
         shown = {self._recorded_name(name): name for name in live}
         return {recorded[name]: camera for name, camera in shown.items() if name in recorded and name not in wrong}
 
+    def _driving(self) -> AbstractContextManager[motion.Driver]:
+        """The arm, connected for motion."""
+        return motion.driving(self.inputs.robot, yes=self.inputs.yes, clock=self.clock, sleep=self.sleep)
+
     def sight(self) -> Rung:
         does = "drives slowly to recorded poses, the highest first, and looks where the arm appears"
 
         def run(recording: Recording) -> Outcome:
             cameras = self._right_cameras(recording)
-            if not cameras and not self.nudges:
-                return motion.cannot("no camera shows its recorded view")
+            if not cameras:
+                return by_nudges() if self.nudges else motion.cannot("no camera shows its recorded view")
             episodes = [e for e in self._healthy_episodes(recording) if self._has_videos(recording, e)]
-            with motion.driving(self.inputs.robot, yes=self.inputs.yes, clock=self.clock, sleep=self.sleep) as driver:
-                if not cameras:
-                    return nudging.judge(driver, self.nudges)
+            with self._driving() as driver:
                 outcome = motion.judge_by_sight(driver, recording, episodes, cameras)
                 return nudging.settle(driver, outcome, self.nudges) if self.nudges else outcome
 
         def by_nudges() -> Outcome:
-            with motion.driving(self.inputs.robot, yes=self.inputs.yes, clock=self.clock, sleep=self.sleep) as driver:
+            with self._driving() as driver:
                 return nudging.judge(driver, self.nudges)
 
         if self.recording is None and self.nudges:
@@ -435,7 +438,7 @@ class Ladder:
         def run(recording: Recording) -> Outcome:
             episodes = [e for e in self._healthy_episodes(recording) if self._has_videos(recording, e)]
             cameras = self._right_cameras(recording)
-            with motion.driving(self.inputs.robot, yes=False, clock=self.clock, sleep=self.sleep) as driver:
+            with self._driving() as driver:
                 return removal.judge_removal(driver, self.loaded, recording, episodes, cameras, self.output_dir)
 
         return self._moving(name, does, "a minute", run)
@@ -445,7 +448,7 @@ class Ladder:
 
         def run(recording: Recording) -> Outcome:
             index = self._healthy_episodes(recording)[0]
-            with motion.driving(self.inputs.robot, yes=self.inputs.yes, clock=self.clock, sleep=self.sleep) as driver:
+            with self._driving() as driver:
                 return motion.judge_replay(
                     driver, recording.episode(index), self._right_cameras(recording), self.output_dir,
                     speed=REPLAY_SPEED, versions=self.versions,

@@ -29,7 +29,7 @@ NICENESS = 10
 """What the pictures' process adds to its niceness where the system knows it: the arm's process goes first."""
 
 READY_S = 60.0
-"""How long the viewer and the recorder may take to open: 4 s here, most of it imports."""
+"""How long the viewer and the recorder may take to open, and to close: 4 s here to open, most of it imports."""
 
 
 class Moment(NamedTuple):

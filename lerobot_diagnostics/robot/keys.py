@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self
 
+from lerobot_diagnostics.errors import UsageError
+
 ENTER = "\n"
 
 
@@ -41,6 +43,20 @@ class NoKeys:
     def poll(self) -> str | None:
         """Never a key."""
         return None
+
+
+def need_terminal(keys: Keys, yes: bool) -> None:
+    """See that somebody can confirm a motion.
+
+    Args:
+        keys: From :func:`open_keys`.
+        yes: ``--yes=true``: nobody is asked.
+
+    Raises:
+        UsageError: There is no terminal, and nobody said that none is needed.
+    """
+    if not keys.interactive and not yes:
+        raise UsageError("there is no terminal to press ENTER on.", "To move without asking: --yes=true.")
 
 
 class ScriptedKeys(NoKeys):
