@@ -4,11 +4,11 @@ import dataclasses
 import json
 from functools import partial
 from importlib.util import find_spec
-from itertools import pairwise
 
 import cv2
 import numpy as np
 import pytest
+from drawn_arm import draw_arm
 from fake_robot import JOINTS, KEYS, FakeClock, FakeRobot
 from test_diagnose_motion import driver
 
@@ -27,18 +27,9 @@ TABLE = cv2.resize(
 def drawn(pose):
     """Some arm in which each of six joints moves something else."""
     pan, lift, elbow, flex, roll, gripper = pose
-    picture, at, angle = TABLE.copy(), np.array([110.0 + 2 * pan, 230.0]), np.deg2rad(40.0)
-    points = [at]
-    for turn, length in ((lift, 90), (elbow, 75), (flex, 45)):
-        angle += np.deg2rad(turn)
-        at = at + length * np.array([np.sin(angle), -np.cos(angle)])
-        points.append(at)
-    for side in (-1, 1):
-        finger = angle + side * np.deg2rad(10 + gripper)
-        points += [at + 35 * np.array([np.sin(finger), -np.cos(finger)]), at]
-    for a, b in pairwise(points):
-        start, end = ((16 * p).round().astype(int).tolist() for p in (a, b))
-        cv2.line(picture, start, end, (250, 220, 40), 14, cv2.LINE_AA, 4)
+    picture = TABLE.copy()
+    links = ((lift, 90), (elbow, 75), (flex, 45))
+    points = draw_arm(picture, (110.0 + 2 * pan, 230.0), np.deg2rad(40.0), links, gripper, finger=35, width=14)
     turned = points[2] + 26 * np.array([np.cos(np.deg2rad(3 * roll)), np.sin(np.deg2rad(3 * roll))])
     cv2.circle(picture, (16 * turned).round().astype(int).tolist(), 16 * 11, (20, 20, 60), -1, cv2.LINE_AA, 4)
     return picture

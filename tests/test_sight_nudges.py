@@ -1,10 +1,9 @@
 """A drawn three-joint arm: nudged pictures in, the joint that moved out."""
 
-from itertools import pairwise
-
 import cv2
 import numpy as np
 import pytest
+from drawn_arm import draw_arm
 
 from lerobot_diagnostics.findings import Status
 from lerobot_diagnostics.sight.nudges import Nudged, compare_nudges, fit_nudges
@@ -20,17 +19,7 @@ def drawn(pose, cube=(280, 40), light=1.0) -> np.ndarray:
     picture = TABLE.copy()
     cv2.rectangle(picture, cube, (cube[0] + 16, cube[1] + 16), (200, 30, 30), -1)
     shoulder, elbow, gripper = pose
-    at, angle, points = np.array([160.0, 170.0]), 0.0, [np.array([160.0, 170.0])]
-    for turn, length in ((shoulder, 80), (elbow, 50)):
-        angle += np.deg2rad(turn)
-        at = at + length * np.array([np.sin(angle), -np.cos(angle)])
-        points.append(at)
-    for side in (-1, 1):
-        finger = angle + side * np.deg2rad(10 + gripper)
-        points += [at + 30 * np.array([np.sin(finger), -np.cos(finger)]), at]
-    for a, b in pairwise(points):
-        start, end = ((16 * p).round().astype(int).tolist() for p in (a, b))
-        cv2.line(picture, start, end, (250, 220, 40), 20, cv2.LINE_AA, 4)
+    draw_arm(picture, (160.0, 170.0), 0.0, ((shoulder, 80), (elbow, 50)), gripper, finger=30, width=20)
     return np.clip(picture * light, 0, 255).astype(np.uint8)
 
 
