@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 
 import numpy as np
@@ -113,12 +114,26 @@ def test_sinks_work_in_another_process_and_report_back(plan):
     assert note.endswith(": 0 4 closed") and str(os.getpid()) not in note
 
 
+class Told(Apart):
+    def open(self):
+        self.note = str(os.sched_getscheduler(0))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="idle processes are Linux's")
+def test_the_process_runs_only_when_nothing_else_wants_to(plan):
+    pump = Pump([Told()], PAIRS)
+    with pump:
+        pump.plan(plan)
+    assert pump.notes == [f"{os.SCHED_IDLE} closed"] and os.sched_getscheduler(0) != os.SCHED_IDLE
+
+
 def test_a_slow_sink_costs_pictures_and_no_time(plan):
+    large = np.zeros((480, 640, 3), np.uint8)  # more than the pipe between the processes holds
     with Pump([Apart(slow_s=0.5)], PAIRS) as pump:
         pump.plan(plan)
         started = time.perf_counter()
         for frame in range(30):
-            pump(frame, reading(frame))
+            pump(frame, Reading(frame / 10, {}, {"front": large}))
         assert time.perf_counter() - started < 1.0  # the sink takes 15 s
     shown = pump.notes[0].split(":")[1].split()[:-1]
     assert pump.seen == 30 and len(shown) == 30 - pump.dropped and 1 <= len(shown) <= 8
