@@ -20,13 +20,14 @@ def explanation(
     return Explanation(what, gain, Fit(scene, np.eye(9) * error**2, cost, 0.5, 5000))
 
 
-def verdict(*explanations: Explanation, recorded: float = 0.5) -> list[Finding]:
+def verdict(*explanations: Explanation, recorded: float = 0.5, overlap: float = 0.95) -> list[Finding]:
     found = sorted(explanations, key=lambda one: -one.gain)
-    return judge(Explained(2.0, recorded, found, 0.95, {}), {"front": _Solved()})
+    return judge(Explained(2.0, recorded, found, overlap, {}), {"front": _Solved()})
 
 
 class _Solved:
     readings = np.zeros((12, 6))
+    overlap = 0.98
 
 
 ELBOW, LIFT, PAN = (0, 0, 4.0, 0, 0, 0), (0, 3.0, 0, 0, 0, 0), (4.0, 0, 0, 0, 0, 0)
@@ -55,6 +56,19 @@ def test_what_gains_little_or_means_little_is_no_change(gains):
         explanation("shoulder_lift", second, (0, 0.1, 0, 0, 0, 0)),
     )
     assert {f.code: f.status for f in found} == {"JOINT_OFFSET": Status.PASS, "BASE_MOVED": Status.PASS}
+
+
+@pytest.mark.parametrize("gain", [-15, 300])  # no explanation fits, and the arm is not where it was either
+def test_an_outline_that_no_explanation_covers_is_neither_sound_nor_named(gain):
+    explained = (
+        explanation(SEVERAL, gain, ELBOW),
+        explanation(BASE, -44, base=(0.01, 0, 0)),
+        explanation("elbow_flex", gain - 5, ELBOW),
+        explanation("shoulder_lift", -39, LIFT),
+    )
+    (found,) = verdict(*explained, overlap=0.65)
+    assert (found.code, found.status) == ("UNDECIDED", Status.UNKNOWN)
+    assert "UNDECIDED" not in {f.code for f in verdict(*explained, overlap=0.92)}
 
 
 def test_two_joints_that_explain_it_alike_are_both_named_and_none_is_blamed():

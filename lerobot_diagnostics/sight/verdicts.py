@@ -11,7 +11,7 @@ from lerobot_diagnostics.recording.names import is_gripper
 from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.explain import BASE, SEVERAL, UNDERRATED, Explained, Explanation
 from lerobot_diagnostics.sight.model import JOINTS, PAN_AXIS_M
-from lerobot_diagnostics.sight.solve import Solved
+from lerobot_diagnostics.sight.solve import LEAST_OVERLAP, Solved
 
 # Measured with benchmarks/calibration_by_sight.py: 46 faults (joint zeros off by 3–6, base) and 26 sound arms (some of
 # the cameras moved, light ±20 %), from the front and the side.
@@ -33,6 +33,10 @@ SEVERAL_MARGIN, SEVERAL_SHARE = 40.0, 0.15
 to 44, or 28 % of a small gain, with one joint off)."""
 WORST_COST = 2.5
 """Cost of the best explanation over that of the recording from which on something else must have changed."""
+OVERLAP_LOST = 0.05
+"""How far the overlap under the best explanation may fall below the recording's (and below what :mod:`.solve` asks for)
+before something else must have changed. Explained faults and sound arms: 0.98 and more, 0.946 in light of 40–70 %;
+fits that had gone astray: 0.51 to 0.90."""
 BLUNTEST_DEG = 3.0
 """Uncertainty (two standard errors) of a joint's zero beyond which nothing found is no pass: faults begin at 3°."""
 SURE = 4.0
@@ -60,9 +64,10 @@ def judge(explained: Explained, solved: Mapping[str, Solved]) -> list[Finding]:
     }
     simple = max([*joints, base], key=lambda one: one.gain)
     best = several if several.gain - simple.gain > _margin(several, SEVERAL_MARGIN, SEVERAL_SHARE) else simple
-    if best.gain < LEAST_GAIN or not _changed(best):
-        return _unchanged(several, evidence)
-    if best.fit.cost > WORST_COST * explained.recorded:
+    changed = best.gain >= LEAST_GAIN and bool(_changed(best))
+    recorded = float(np.mean([camera.overlap for camera in solved.values()]))
+    astray = explained.overlap < min(LEAST_OVERLAP, recorded - OVERLAP_LOST)
+    if astray or (changed and best.fit.cost > WORST_COST * explained.recorded):
         return [
             undecided(
                 "arm",
@@ -71,6 +76,8 @@ def judge(explained: Explained, solved: Mapping[str, Solved]) -> list[Finding]:
                 evidence,
             )
         ]
+    if not changed:
+        return _unchanged(several, evidence)
     if best is several:
         return [offset(joint, *several.off[joint], evidence) for joint in _changed(several)]
     # The base has three numbers, a joint one: it must gain that much more.
