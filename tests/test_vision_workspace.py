@@ -7,6 +7,7 @@ from vision_scenes import relit, warped, with_arm
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Status
 from lerobot_diagnostics.vision import Background, background_of, compare_workspace, foreground
+from lerobot_diagnostics.vision.workspace import Change, _object_changes
 
 POSE = -25.0
 
@@ -148,6 +149,37 @@ def test_a_thing_in_another_shade_is_no_other_thing(at_pose: list[np.ndarray], b
     live = with_arm(scene(), POSE)
     live[110:147, 60:111] = np.clip(live[110:147, 60:111] * 0.75, 0, 255)
     assert statuses(judged(noisy(live, 99), at_pose, background)) == UNMOVED
+
+
+def objects(reference: np.ndarray, live: np.ndarray, excess: np.ndarray) -> list[Change]:
+    nowhere = np.zeros(excess.shape, bool)
+    found = _object_changes(reference, live, excess.astype(np.float32), ~nowhere, nowhere, None, 9, 1.0)
+    return [change for change, _ in found]
+
+
+@pytest.mark.parametrize(("excess", "moved"), [(1.2, False), (5.0, True)])
+def test_what_differs_hardly_more_than_noise_has_not_moved(excess: float, moved: bool) -> None:
+    marks = cv2.resize(np.random.default_rng(0).integers(0, 255, (8, 8, 3)).astype(np.uint8), (24, 24))
+    reference, live = (np.full((60, 80, 3), 90, np.uint8) for _ in range(2))
+    reference[20:44, 30:54], live[18:42, 32:56] = marks, marks
+    differs = np.zeros((60, 80))
+    differs[18:44, 30:56] = excess
+    assert [(round(c.dx_px), round(c.dy_px)) for c in objects(reference, live, differs)] == [(2, -2)] * moved
+
+
+@pytest.mark.parametrize("there_before", [True, False])
+def test_nothing_arrives_where_the_same_thing_is_seen_in_another_shade(there_before: bool) -> None:
+    marks = cv2.resize(np.random.default_rng(0).integers(0, 200, (4, 4, 3)).astype(np.uint8), (12, 12))
+    reference = np.full((60, 120, 3), 90, np.uint8)
+    live, differs = reference.copy(), np.zeros((60, 120))
+    reference[20:32, 30:42] = marks
+    differs[20:32, 30:42] = differs[24:36, 58:70] = 5.0
+    live[24:36, 58:70] = np.clip(marks * 1.2, 0, 255)
+    if there_before:
+        reference[24:36, 58:70] = marks
+    (change, *_) = objects(reference, live, differs)
+    assert (change.confidence == 0) == there_before
+    assert there_before or (round(change.dx_px), round(change.dy_px)) == (28, 4)
 
 
 def test_colours_that_video_shares_among_pixels_move_nothing(at_pose: list[np.ndarray]) -> None:

@@ -30,10 +30,8 @@ from lerobot_diagnostics.vision import (
 Picture = NDArray[np.uint8]
 
 EPISODES, FRAMES = 12, 8
-"""Reference episodes, and frames of each: identity needs 64 pictures a camera (``vision.references``)."""
-
-NEAREST = 8
-"""Episodes whose moment nearest to the live pose the workspace is compared at: objects stand elsewhere in each."""
+"""Reference episodes, and frames of each: identity needs 64 pictures a camera (``vision.references``). The workspace is
+compared at the moment of each that is nearest to the live pose: objects stand elsewhere in each."""
 
 SAME_POSE = 0.05
 """Distance to the nearest recorded state, over each joint's range, up to which pictures are taken at one pose: beyond
@@ -95,7 +93,7 @@ def read_references(
         owner = np.concatenate([[i] * len(e) for i, e in enumerate(chosen)])
         offset = np.concatenate([np.arange(len(e)) for e in chosen])
         order, distances = nearest_states(rows, state, len(rows))
-        best = np.sort(np.unique(owner[order], return_index=True)[1])[:NEAREST]  # the nearest moment of each episode
+        best = np.sort(np.unique(owner[order], return_index=True)[1])  # the nearest moment of each episode
         distance = float(distances[0])
         best = best[distances[best] <= max(distance, SAME_POSE)]
         where = (chosen[owner[order[0]]].index, int(offset[order[0]]))

@@ -49,14 +49,15 @@ SAME_SHAPE = 0.8
 """Correlation of a changed blob with the reference in place from which it is the same thing in another shade: 0.91 for
 the simulated setup's tray under warm light of 55 %, 0.65 and less where red and blue are exchanged."""
 FAINT = 1.5
-"""Difference of a blob, in units of what is tolerated, under which it is a shade: 1.0 on the simulated tray in light of
-95 %; things that have moved or other colours: 4.9 and more."""
+"""Difference of a blob, in units of what is tolerated, under which it is a shade, as a plain surface has no likeness to
+go by: 1.0 on the simulated tray in light of 95 %; things that have moved or other colours: 4.9 and more."""
 ARM_DIFFERS = 0.25
 """Share of the arm's pixels that differ at the same joint state from which parts of it are elsewhere. Simulated arm:
 healthy 0.00, in light of 80 % 0.03; a joint 4–6° off 0.04–0.23, which needs a closer look."""
-SPREAD_MARGIN = 2.5
+SPREAD_MARGIN = 4.0
 """How far beyond n recorded places, in units of their range / (n − 1), a place still counts as one of them. Places
-drawn uniformly fall outside in 0.9 % (n = 20), 2.0 % (10), 4.8 % (5) of 200,000 draws, an axis."""
+drawn uniformly fall outside in 0.2 % (n = 20), 0.5 % (12), 0.9 % (8), 2.1 % (5) of 100,000 draws, an axis; there are
+two of them for each object and camera."""
 FEWEST_PLACES = 5
 """Recorded places from which on their range is a measure (see above)."""
 STILL_DEG, STILL_ZOOM = 0.3, 0.006
@@ -330,8 +331,11 @@ def _object_changes(
     different = (excess > 1) & seen
     near = 2 * round(NEAR * width) + 1
     arm_blobs = cv2.dilate(explained.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
-    blobs = _blobs(different, least)
-    traced = [(_traced(b, reference, aligned, different, round(SEARCH_OBJECT * width)), b) for b in blobs]
+    blobs = [b for b in _blobs(different, least) if float(excess[b].mean()) >= FAINT]
+    # Nothing has arrived where the same thing is seen in another shade.
+    shades = [b for b in blobs if _same_shape(b, reference, aligned)]
+    arrivals = different & ~np.logical_or.reduce([np.zeros_like(different), *shades])
+    traced = [(_traced(b, reference, aligned, arrivals, round(SEARCH_OBJECT * width)), b) for b in blobs]
     claimed = np.zeros((height, width), bool)
     changes: list[tuple[Change, Mask]] = []
     # The surest first: what lies where it was or where it has arrived is that same object, not another one.
@@ -340,7 +344,7 @@ def _object_changes(
             continue
         if arm is not None and _of_the_arm(change, arm, bool((blob & arm_blobs).any())):
             continue
-        if change.confidence == 0 and _same_shape(blob, reference, aligned, excess):
+        if change.confidence == 0 and any(blob is shade for shade in shades):
             continue
         if change.confidence == 0 or np.hypot(change.dx_px, change.dy_px) > still:
             changes.append((change, blob))
@@ -356,10 +360,8 @@ def _shifted(blob: Mask, change: Change) -> Mask:
     return np.asarray(cv2.warpAffine(blob.astype(np.uint8), shift, (width, height)) > 0)
 
 
-def _same_shape(blob: Mask, reference: Picture, aligned: Picture, excess: FloatMap) -> bool:
-    """Whether a changed blob shows the same thing in another shade: faintly other, or alike around."""
-    if float(excess[blob].mean()) < FAINT:
-        return True  # a plain surface has no likeness to go by
+def _same_shape(blob: Mask, reference: Picture, aligned: Picture) -> bool:
+    """Whether a changed blob shows the same thing in another shade."""
     region = cv2.dilate(blob.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
     a, b = (p[region].astype(np.float64) - p[region].mean(axis=0) for p in (reference, aligned))
     scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
@@ -412,7 +414,7 @@ def _of_the_arm(change: Change, arm: Change, touches: bool) -> bool:
     return touches or gone < 0.35 * float(np.hypot(arm.dx_px, arm.dy_px))
 
 
-def _traced(blob: Mask, reference: Picture, aligned: Picture, different: Mask, search: int) -> Change:
+def _traced(blob: Mask, reference: Picture, aligned: Picture, arrivals: Mask, search: int) -> Change:
     """The displacement of what the reference shows in a blob; unknown when it is not found again.
 
     What has gone somewhere has changed the picture there too: a likeness where nothing has changed was there before.
@@ -424,7 +426,7 @@ def _traced(blob: Mask, reference: Picture, aligned: Picture, different: Mask, s
         return unknown
     change = _change("object", blob, *found[:3])
     arrived = _shifted(blob, change)
-    changed = (arrived & (different | blob)).sum()
+    changed = (arrived & (arrivals | blob)).sum()
     return change if changed >= ARRIVED * max(1, arrived.sum()) else unknown
 
 
