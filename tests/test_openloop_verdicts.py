@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.findings import Status
+from lerobot_diagnostics.findings import Cause, Status
 from lerobot_diagnostics.openloop import judge
 from lerobot_diagnostics.openloop.metrics import MeanTrajectory
 from lerobot_diagnostics.openloop.verdicts import CODES
@@ -92,6 +92,15 @@ def test_offset_reads_like_a_colleague():
     assert finding.summary.startswith("elbow_flex is predicted 11.5° too high everywhere (±0.")
     assert "not training" in finding.summary and "recompute_stats" in finding.fix
     assert finding.evidence["offset"] == pytest.approx(11.5, abs=0.2)
+
+
+@pytest.mark.parametrize("code", ["OFFSET", "SIGN"])
+def test_no_zero_lies_between_a_policy_and_the_recording_it_was_trained_on(code):
+    predicted = noisy(Y, 0.01)
+    predicted[:, 2] = predicted[:, 2] + 11.5 if code == "OFFSET" else 2 * CENTRE[2] - predicted[:, 2]
+    other, own = (the(check(Y, predicted, trained_on=own), code) for own in (False, True))
+    assert (other.cause, own.cause) == (Cause.CALIBRATION, Cause.CONFIG)
+    assert "calibration" in other.fix and "calibration" not in own.fix and "zero" not in own.summary
 
 
 def test_small_offset_is_a_pass_with_its_size():

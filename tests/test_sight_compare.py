@@ -42,11 +42,11 @@ def test_a_shifted_elbow_is_named_with_its_degrees(before):
     assert re.search(r"by \+(3\.[7-9]|4\.[0-3]) degrees", found.fix)
 
 
-def test_a_shifted_base_is_no_joint(before):
-    (found,) = compare_poses(before, now(SimFaults(base_move_m=[0.008, -0.006], base_turn_deg=2.0))).findings
+def test_a_base_shifted_far_is_no_joint(before):
+    (found,) = compare_poses(before, now(SimFaults(base_move_m=[-0.007, 0.018], base_turn_deg=4.7))).findings
     assert (found.code, found.status) == ("BASE_MOVED", Status.FAIL)
-    assert [found.evidence[key] for key in ("forward_mm", "left_mm")] == pytest.approx([8.0, -6.0], abs=1.0)
-    assert found.evidence["turn_deg"] == pytest.approx(2.0, abs=0.3)
+    assert [found.evidence[key] for key in ("forward_mm", "left_mm")] == pytest.approx([-7.0, 18.0], abs=1.5)
+    assert found.evidence["turn_deg"] == pytest.approx(4.7, abs=0.4)
 
 
 def test_pictures_that_show_no_arm_are_not_attributed_and_nothing_is_driven():

@@ -58,6 +58,7 @@ class Arrays:
     train_mean: Floats | None
     train_std: Floats | None
     mean_trajectory: Floats | None
+    trained_on: bool
 
     @cached_property
     def motion(self) -> Floats:
@@ -118,6 +119,7 @@ def checked(
     hold: npt.ArrayLike | None,
     units: Sequence[str] | None,
     episode_index: npt.ArrayLike | None,
+    trained_on: bool,
 ) -> Arrays:
     y = np.asarray(recorded, dtype=np.float64)
     if y.ndim != 2 or y.shape[1] != len(names):
@@ -165,6 +167,7 @@ def checked(
         train_mean=array("train_mean", train_mean, y.shape[1:]),
         train_std=array("train_std", train_std, y.shape[1:]),
         mean_trajectory=array("mean_trajectory", mean_trajectory, y.shape),
+        trained_on=trained_on,
     )
 
 

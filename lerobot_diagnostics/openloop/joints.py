@@ -178,16 +178,27 @@ def _say_offset(a: Arrays, j: int, fit: Explanation, choice: Choice) -> Finding:
     way = "high" if fit.offset > 0 else "low"
     summary = (
         f"{a.names[j]} is predicted {a.say(j, abs(fit.offset))} too {way} everywhere "
-        f"(±{quantity(scatter, a.units[j], like=fit.offset)}): a shifted "
-        f"zero or stale statistics, not training.{_rivals(a, j, choice)}"
+        f"(±{quantity(scatter, a.units[j], like=fit.offset)}): "
+        + (
+            "statistics or a joint order that are not this recording's"
+            if a.trained_on
+            else "a shifted zero or stale statistics"
+        )
+        + f", not training.{_rivals(a, j, choice)}"
     )
     evidence = _evidence(a, j, fit, choice) | {"offset": fit.offset, "scatter_over_time": scatter}
+    statistics = (
+        "the checkpoint's action.mean with meta/stats.json; after a merge: lerobot-edit-dataset --operation.type "
+        "recompute_stats."
+    )
+    if a.trained_on:
+        fix = f"Compare the order of features.action.names in meta/info.json with the policy's, and {statistics}"
+        return new_finding("OFFSET", Status.FAIL, a.names[j], summary, evidence, fix, Cause.CONFIG)
     fix = (
         f"Compare the calibration of {a.names[j]} at recording with today's (homing_offset in "
-        "~/.cache/huggingface/lerobot/calibration), and the checkpoint's action.mean with meta/stats.json; "
-        "after a merge: lerobot-edit-dataset --operation.type recompute_stats."
+        f"~/.cache/huggingface/lerobot/calibration), and {statistics}"
     )
-    return new_finding("OFFSET", Status.FAIL, a.names[j], summary, evidence, fix, Cause.CALIBRATION)
+    return new_finding("OFFSET", Status.FAIL, a.names[j], summary, evidence, fix)
 
 
 def _say_scale(a: Arrays, j: int, fit: Explanation, choice: Choice) -> Finding:
@@ -222,8 +233,11 @@ def _say_sign(a: Arrays, j: int, fit: Explanation, choice: Choice) -> Finding:
         + f": turning it over leaves {a.say(j, fit.rms)} of {a.say(j, choice.identity.rms)}.{_rivals(a, j, choice)}"
     )
     evidence = _evidence(a, j, fit, choice) | {"factor": fit.factor, "centre": fit.centre}
+    if a.trained_on:
+        fix = f"The policy was trained on this recording: look at what has turned {a.names[j]} over in either since."
+        return new_finding("SIGN", Status.FAIL, a.names[j], summary, evidence, fix, Cause.CONFIG)
     fix = f"Compare drive_mode of {a.names[j]} in the calibration at recording with today's; lerobot-calibrate anew."
-    return new_finding("SIGN", Status.FAIL, a.names[j], summary, evidence, fix, Cause.CALIBRATION)
+    return new_finding("SIGN", Status.FAIL, a.names[j], summary, evidence, fix)
 
 
 def _say_lag(a: Arrays, joints: list[int], lag: int, choices: dict[int, Choice]) -> Finding:

@@ -181,6 +181,7 @@ def summarize(
         hold=chosen.hold,
         units=units,
         episode_index=chosen.episode_index,
+        trained_on=main == TRAIN,
     )
     over = {lab: {side: mean_error_over_range(s, span) for side, s in scores[lab].items()} for lab in complete}
     mean_base = {side: mean_error_over_range(s, span, TRAIN_MEAN) for side, s in scores[label].items()}

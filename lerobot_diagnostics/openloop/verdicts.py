@@ -62,6 +62,7 @@ def judge(
     hold: npt.ArrayLike | None = None,
     units: Sequence[str] | None = None,
     episode_index: npt.ArrayLike | None = None,
+    trained_on: bool = False,
 ) -> list[Finding]:
     """Compare predicted with recorded actions and say what is wrong, joint by joint.
 
@@ -80,6 +81,7 @@ def judge(
             (:func:`~lerobot_diagnostics.openloop.metrics.hold_state`).
         units: J units; empty, the default, where not known. Only joints of one unit are weighed against each other.
         episode_index: ``[T]`` episode of each frame; one episode without it.
+        trained_on: Whether the policy was trained on these very recordings: then no joint's zero lies between them.
 
     Returns:
         Findings in the order of :data:`CODES`; each code occurs, with status ``pass`` where it was looked for in vain.
@@ -89,7 +91,7 @@ def judge(
     """
     arrays = checked(
         recorded, predicted, names, fps, states, gripper, train_mean, train_std, mean_trajectory, hold, units,
-        episode_index,
+        episode_index, trained_on,
     )  # fmt: skip
     findings = find_nan(arrays) + find_near_constant(arrays)
     findings += judge_stationary_prefix(arrays.y, fps=fps, episode_index=arrays.episode_index)
