@@ -33,7 +33,7 @@ def driver(robot, *, yes=True, stopped=lambda: False):
 def recorded(monkeypatch):
     """Six recorded poses, all high enough; what the comparison itself says is not asked here."""
     before = Poses(POSES, {"observation.images.front": [np.zeros((4, 4, 3), np.uint8)] * 6})
-    monkeypatch.setattr("lerobot_diagnostics.sight.compare.recorded_poses", lambda *_: before)
+    monkeypatch.setattr("lerobot_diagnostics.sight.compare.recorded_poses", lambda *_, **__: before)
     monkeypatch.setattr("lerobot_diagnostics.sight.driving.clearest", lambda readings, count: readings[:count])
     visited = []
 

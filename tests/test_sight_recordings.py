@@ -9,7 +9,7 @@ from lerobot_diagnostics.findings import Status
 from lerobot_diagnostics.recording import open_recording
 from lerobot_diagnostics.sight import compare_recordings, recorded_poses
 from lerobot_diagnostics.sight.compare import pick
-from lerobot_diagnostics.sight.solve import POOL, POSES, spread
+from lerobot_diagnostics.sight.solve import POOL, POSES, CannotTellError, spread
 
 FRONT = "observation.images.front"
 
@@ -47,6 +47,31 @@ def test_each_pose_has_its_own_picture(tmp_path):
         frame = read_picture(picture)[0]  # counted in its episode
         rows = [recording.episode(index).states[frame] for index in (0, 1) if frame < len(recording.episode(index))]
         assert any(row == pytest.approx(reading) for row in rows)
+
+
+WIDTHS = np.array([2400, 2100, 2200, 2050, 4095])
+
+
+def shares(_episode: int, length: int) -> np.ndarray:
+    """[T, 6] in ±100 (gripper 0–100): pan, lift and elbow turn by whole ticks, flex and roll stand still."""
+    t = np.linspace(0, 6, length)
+    ticks = np.round(
+        WIDTHS / 2 + np.stack([500 * np.sin(t), 400 * np.cos(t), 300 * np.sin(2 * t), 0 * t + 205, 0 * t]).T
+    )
+    return np.column_stack([ticks / WIDTHS * 200 - 100, 50 + 0 * t])
+
+
+def test_shares_of_a_range_are_looked_at_as_the_angles_they_mean(tmp_path):
+    root = make_dataset(tmp_path / "set", lengths=(60,), cameras={"front": "image"}, states=shares)
+    recording = open_recording(root=root)
+    with pytest.raises(CannotTellError, match=r"±100, and wrist_flex.* moves too little"):
+        recorded_poses(recording, [FRONT])
+    ranges = {"wrist_flex.pos": {"range_min": 1000, "range_max": 3050}}
+    poses = recorded_poses(recording, [FRONT], calibration=ranges)
+    ticks = poses.readings[:, :5] * 4095 / 360 + WIDTHS / 2
+    assert ticks == pytest.approx(np.round(ticks), abs=0.02) and np.ptp(ticks, axis=0)[:3].min() > 400
+    assert poses.readings[:, 3] == pytest.approx(205 * 360 / 4095, abs=0.01)
+    assert poses.readings[:, 5] == pytest.approx(50.0)
 
 
 def test_other_joints_and_other_units_are_not_compared(tmp_path):

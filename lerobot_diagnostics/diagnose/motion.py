@@ -109,7 +109,7 @@ def judge_by_sight(
 
     Args:
         driver: See :func:`driving`.
-        recording: Of an SO-100 or SO-101, in degrees.
+        recording: Of an SO-100 or SO-101, in degrees or ±100.
         episodes: Episodes to take poses from.
         cameras: ``{recorded key: live camera}`` of those whose view is right.
         looks: Poses, at most.
@@ -125,7 +125,8 @@ def judge_by_sight(
     if lost := [joint for joint, key in keys.items() if key is None]:
         return cannot(f"the robot has no joint {', '.join(lost)}")
     try:
-        before = recorded_poses(recording, list(cameras), list(episodes))
+        ranges = {key: joint.calibration for key, joint in arm.joints.items() if joint.calibration}
+        before = recorded_poses(recording, list(cameras), list(episodes), calibration=ranges)
     except CannotTellError as reason:
         return cannot(str(reason))
     poses = clearest(before.readings, looks)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding
 from lerobot_diagnostics.recording import Recording
-from lerobot_diagnostics.recording.names import match
-from lerobot_diagnostics.recording.units import Unit, infer_joint_units
+from lerobot_diagnostics.recording.names import canonical, match
+from lerobot_diagnostics.recording.units import TURN, Unit, infer_joint_units
+from lerobot_diagnostics.robot.calibration import DEGREES_A_TICK, FULL_TURN
 from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.explain import explain
 from lerobot_diagnostics.sight.model import JOINTS, Arm
@@ -44,6 +46,9 @@ class Poses(NamedTuple):
     readings: Array
     pictures: Mapping[str, Sequence[Picture]]
 
+
+Ranges = Mapping[str, Mapping[str, int]]
+"""``range_min`` and ``range_max`` in ticks by joint, of an arm's calibration."""
 
 Capture = Callable[[Array, Array], tuple[Array, Mapping[str, Picture]]]
 """Takes a recorded pose [6] and for each joint [6] the side to come from (+1 from above, −1 from below, 0: either),
@@ -156,7 +161,11 @@ def compare_live(before: Poses, capture: Capture, poses: Array, sides: Array) ->
 
 
 def recorded_poses(
-    recording: Recording, cameras: Sequence[str], episodes: Sequence[int] | None = None, near: Array | None = None
+    recording: Recording,
+    cameras: Sequence[str],
+    episodes: Sequence[int] | None = None,
+    near: Array | None = None,
+    calibration: Ranges = MappingProxyType({}),
 ) -> Poses:
     """Poses of a recording and their pictures, as far apart as possible.
 
@@ -165,15 +174,18 @@ def recorded_poses(
         cameras: Keys of the cameras.
         episodes: Up to 20 spread over the recording by default.
         near: [K, 6] poses whose nearest are taken first.
+        calibration: Of the arm that recorded, where known: the ranges of joints in ±100 that hardly move.
 
     Raises:
-        CannotTellError: Joints or units are not those of an SO-100/SO-101 in degrees.
+        CannotTellError: Joints or units are not those of an SO-100/SO-101 in degrees or ±100.
     """
     if episodes is None:
         every = recording.episode_indices
         episodes = np.unique(np.linspace(0, len(every) - 1, min(len(every), MOST_EPISODES)).astype(int)).tolist()
     opened = [recording.episode(index) for index in episodes]
-    states = [_in_degrees(recording, np.asarray(episode.states, float)) for episode in opened]
+    recorded = [np.asarray(episode.states, float) for episode in opened]
+    ends = np.cumsum([len(states) for states in recorded])[:-1]
+    states = np.split(_in_degrees(recording, np.concatenate(recorded), calibration), ends)
     rows = pick(states, near)
     start = np.cumsum([0, *map(len, states)])
     owner = np.searchsorted(start, rows, side="right") - 1
@@ -205,21 +217,41 @@ def pick(episodes: Sequence[Array], near: Array | None = None) -> NDArray[np.int
     return np.array(spread(states, POOL, calm[first].tolist()))
 
 
-def _in_degrees(recording: Recording, states: Array) -> Array:
-    """[T, 6] in the order of JOINTS: degrees, gripper 0–100."""
+def _in_degrees(recording: Recording, states: Array, calibration: Ranges) -> Array:
+    """[T, 6] in the order of JOINTS: degrees, gripper 0–100.
+
+    Values of ±100 tell by their quantum how many ticks the range has that they are shares of, and so the angle.
+    """
     names = recording.state_names
     found = match(JOINTS, names)
     if missing := [joint for joint, name in found.items() if name is None]:
         raise CannotTellError(
             f"{recording.label} has no joint {', '.join(missing)}; the model at hand is that of one SO-100 or SO-101"
         )
-    guesses = infer_joint_units(states, names)
-    for name, guess in guesses.items():
-        if guess.unit not in (Unit.DEGREES, Unit.UNKNOWN):
+    guesses = infer_joint_units(states, names, calibration)
+    foreign = {n: g.unit for n, g in guesses.items() if g.unit in (Unit.RADIANS, Unit.TICKS)}
+    for name, unit in foreign.items():
+        raise CannotTellError(f"{recording.label} holds {name} in {unit}; degrees or ±100 are needed")
+    in_shares = any(guess.unit is Unit.RANGE_M100_100 for guess in guesses.values())
+    degrees = states.copy()
+    for column, name in enumerate(names):
+        guess = guesses.get(name)
+        if guess is None or guess.unit is Unit.DEGREES or not in_shares:
+            continue  # a range of 2275 ticks is told as degrees, and one of its ±100 is a degree
+        ticks = guess.range_width_ticks or _ticks_of(name, calibration)
+        if ticks is None:
             raise CannotTellError(
-                f"{recording.label} holds {name} in {guess.unit}; degrees are needed (--robot.use_degrees=true)"
+                f"{recording.label} is in ±100, and {name} moves too little to tell the range of which it is a share"
             )
-    return states[:, [names.index(str(found[joint])) for joint in JOINTS]]
+        degrees[:, column] *= ticks / 200 * DEGREES_A_TICK
+    return degrees[:, [names.index(str(found[joint])) for joint in JOINTS]]
+
+
+def _ticks_of(name: str, calibration: Ranges) -> int | None:
+    """Ticks of a joint's range by the arm's calibration; of a wrist's roll, which LeRobot lets turn all the way."""
+    known = {canonical(key): entry["range_max"] - entry["range_min"] for key, entry in calibration.items()}
+    own = canonical(name)
+    return known.get(own, TURN - 1 if any(part in own for part in FULL_TURN) else None)
 
 
 def _solve(arm: Arm, before: Poses, cameras: Sequence[str]) -> tuple[dict[str, Solved], dict[str, str]]:
