@@ -33,6 +33,9 @@ EPISODES, FRAMES = 12, 8
 """Reference episodes, and frames of each: identity needs 64 pictures a camera (``vision.references``). The workspace is
 compared at the moment of each that is nearest to the live pose: objects stand elsewhere in each."""
 
+BACKGROUND = 36
+"""Pictures that the background is told from, spread over all that were read: its median takes its time."""
+
 SAME_POSE = 0.05
 """Distance to the nearest recorded state, over each joint's range, up to which pictures are taken at one pose: beyond
 it the arm itself is what differs. STS3215 servos stand 2–3° off a range of 100°."""
@@ -130,7 +133,7 @@ def judge_views(
     right = [name for name in references.views.cameras if name in last and name not in wrong]
     near = references.distance <= SAME_POSE
     if near and right:
-        backgrounds = {name: background_of(references.spread[name]) for name in right}
+        backgrounds = {name: background_of(spread(references.spread[name], BACKGROUND)) for name in right}
         said = compare_workspace(
             {name: last[name] for name in right}, {name: references.at_pose[name] for name in right}, backgrounds
         )
