@@ -75,6 +75,12 @@ def test_all_user_text_is_escaped(tmp_path):
     assert "alert(" not in text.split("<script>")[1]
 
 
+def test_a_flag_stays_in_one_piece_and_is_still_escaped(tmp_path):
+    finding = Finding("FLAT", "fail", "model", "x", "Pass --robot.use_degrees=true & <b> to lerobot-diagnose.")
+    page = render_html(Report("lerobot-diagnose", Verdict("data", "It is."), [finding]), tmp_path)
+    assert '<span class="flag">--robot.use_degrees</span>=true &amp; &lt;b&gt; to <span class="flag">lerobot-' in page
+
+
 def test_the_order_is_verdict_findings_tables_pictures_run(tmp_path):
     noise(tmp_path / "a.png", 8)
     words = "".join(Page(render_html(report(pictures=[Picture("a.png", "caption", "Curves")]), tmp_path)).words)

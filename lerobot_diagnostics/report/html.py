@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 from PIL import Image
 
 from lerobot_diagnostics.findings import SEVERITY, Picture, Report, Status, Table, by_severity
@@ -21,6 +23,7 @@ PAGE_LIMIT_BYTES = 10_000_000
 """A page mails and opens on a phone below this size."""
 
 _MEDIA_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml"}
+_FLAG = re.compile(r"--[a-z][\w.]*|\blerobot-[a-z-]*[a-z]")
 _JPEG_LADDER = ((1.0, 85), (0.75, 80), (0.5, 75), (0.35, 70), (0.2, 60))
 """(scale, JPEG quality) tried in turn until the pictures fit; even 0.2 of a 1200 px plot still shows its shape."""
 
@@ -51,11 +54,17 @@ def render_html(report: Report, base_dir: Path, limit_bytes: int = PAGE_LIMIT_BY
     return _render(report, _embed(report.pictures, base_dir, room))
 
 
+def _flags(text: str) -> Markup:
+    """Text whose flags and commands are kept in one piece: a browser breaks a line after any of their dashes."""
+    return Markup(_FLAG.sub(r'<span class="flag">\g<0></span>', str(escape(text))))
+
+
 def _render(report: Report, pictures: Mapping[Picture, _Embedded]) -> str:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["value"] = format_value
+    environment.filters["flags"] = _flags
     environment.globals.update(evidence_items=evidence_items, fix_parts=fix_parts)
     template = environment.from_string(files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8"))
     open_findings = [f for f in by_severity(report.findings) if f.status is not Status.PASS]

@@ -81,7 +81,7 @@ def safe_route(
             raise UsageError(
                 f"the arm starts outside the recorded range of {', '.join(outside)}, and no model of this robot is "
                 "known to see whether the way is free.",
-                "Bring the arm by hand near the first recorded pose (--dry_run=true prints it).",
+                "Bring the arm by hand near the first recorded pose (lerobot-replay-compare --dry_run=true prints it).",
             )
         return [dict(goal)]
     heights = [height(pose) for pose in recorded]
@@ -95,7 +95,8 @@ def safe_route(
     raise UsageError(
         f"every way from here to the first recorded pose takes the tool below {floor * 1000:.0f} mm, lower than the "
         "recording went.",
-        "Lift the arm by hand, or bring it near the first recorded pose (--dry_run=true prints it).",
+        "Lift the arm by hand, or bring it near the first recorded pose (lerobot-replay-compare --dry_run=true prints "
+        "it).",
     )
 
 
