@@ -1,7 +1,9 @@
 """Faults drawn at random in the simulated setup, judged blind by the whole ladder: who is blamed, who is left alone?
 
-    python benchmarks/fault_injection.py --draws 10 --healthy 150          # all faults, about 40 minutes on two cores
     python benchmarks/fault_injection.py --only healthy,swapped --draws 3
+    python benchmarks/fault_injection.py --draws 10 --healthy 150 --part 1/2 --output 1.jsonl &   # an hour on two cores
+    python benchmarks/fault_injection.py --draws 10 --healthy 150 --part 2/2 --output 2.jsonl     # (train first)
+    python benchmarks/fault_injection.py --tables 1.jsonl 2.jsonl
 
 Demonstrations are recorded and a policy is trained on them once (kept in ``--work``). A draw is that setup with one
 thing changed, or with nothing changed but what changes from day to day: where the cube lies within its usual places,
@@ -38,7 +40,7 @@ import lerobot_diagnostics.plugin  # noqa: F401  (registers the arm and the poli
 from lerobot_diagnostics.diagnose import Inputs
 from lerobot_diagnostics.diagnose.ladder import Outcome, Rung, climb
 from lerobot_diagnostics.diagnose.run import Ladder, summarize
-from lerobot_diagnostics.findings import Report, Status
+from lerobot_diagnostics.findings import Report
 from lerobot_diagnostics.sight import compare
 from lerobot_diagnostics.sim.config_so101_sim import JOINTS, CameraFault, SimCameraConfig, SimFaults, SO101SimConfig
 from lerobot_diagnostics.sim.record import record
@@ -320,38 +322,57 @@ def remember_cameras() -> None:
     compare._solve = remembered
 
 
-def right(draw: Draw, report: Report) -> bool:
-    return report.verdict.cause in draw.causes
+Result = Mapping[str, Any]
+"""One draw and its report, as a line of ``--output`` holds them."""
 
 
-def print_results(results: Sequence[tuple[Draw, Report]]) -> None:
-    counts = Counter((draw.kind, report.verdict.cause) for draw, report in results)
-    kinds = [kind for kind in KINDS if any(draw.kind == kind for draw, _ in results)]
+def result_of(draw: Draw, report: Report) -> Result:
+    told = {"kind": draw.kind, "told": draw.told, "right": report.verdict.cause in draw.causes}
+    return told | {"zeros": dict(draw.faults.joint_zero_deg)} | report.to_dict()
+
+
+def print_results(results: Sequence[Result]) -> None:
+    counts = Counter((result["kind"], result["verdict"]["cause"]) for result in results)
     causes = sorted({cause for _, cause in counts})
     print(f"{'truth':24}" + "".join(f"{cause:>12}" for cause in causes) + f"{'right':>14}")
-    for kind in kinds:
-        mine = [(d, r) for d, r in results if d.kind == kind]
-        good = sum(right(*pair) for pair in mine)
-        row = "".join(f"{counts[kind, cause] or '.':>12}" for cause in causes)
-        print(f"{kind:24}{row}{good:>8} of {len(mine)}")
-    faulty = [pair for pair in results if pair[0].kind != "healthy"]
-    sound = [pair for pair in results if pair[0].kind == "healthy"]
-    for what, pairs in (("faults with the right cause on top", faulty), ("healthy called healthy", sound)):
-        if pairs:
-            good = sum(right(*pair) for pair in pairs)
-            print(f"{what}: {good} of {len(pairs)} = {100 * good / len(pairs):.1f} %")
-    joints = [(d, r) for d, r in results if d.kind.startswith("zero of")]
-    named = [f for d, r in joints for f in r.findings if f.code == "JOINT_OFFSET" and f.status is Status.FAIL
-             and f.subject == d.kind.removeprefix("zero of ")]  # fmt: skip
-    if joints:
-        print(f"joint named: {len(named)} of {len(joints)}")
+    for kind in KINDS:
+        mine = [result["right"] for result in results if result["kind"] == kind]
+        if mine:
+            row = "".join(f"{counts[kind, cause] or '.':>12}" for cause in causes)
+            print(f"{kind:24}{row}{sum(mine):>8} of {len(mine)}")
+    for what, healthy in (("faults with the right cause on top", False), ("healthy called healthy", True)):
+        rights = [result["right"] for result in results if (result["kind"] == "healthy") is healthy]
+        if rights:
+            print(f"{what}: {sum(rights)} of {len(rights)} = {100 * np.mean(rights):.1f} %")
+    print_zeros(results)
     print("\nmisses")
-    for draw, report in results:
-        if not right(draw, report):
-            print(f"  {draw.told}\n    -> {report.verdict.cause}: {report.verdict.summary[:220]}")
-            for finding in report.findings:
-                if finding.status in (Status.FAIL, Status.WARN) or finding.code in ("UNDECIDED", "JOINT_OFFSET"):
-                    print(f"       {finding.status} {finding.code} {finding.subject}: {finding.summary[:160]}")
+    for result in results:
+        if not result["right"]:
+            print(f"  {result['told']}\n    -> {result['verdict']['cause']}: {result['verdict']['summary'][:220]}")
+            for finding in result["findings"]:
+                if finding["status"] in ("fail", "warn") or finding["code"] in ("UNDECIDED", "JOINT_OFFSET"):
+                    print(
+                        f"       {finding['status']} {finding['code']} {finding['subject']}: {finding['summary'][:160]}"
+                    )
+
+
+def print_zeros(results: Sequence[Result]) -> None:
+    """How often the joint whose zero had moved was named, and how far its zero was missed."""
+    for joint in JOINTS:
+        drawn = [result for result in results if list(result["zeros"]) == [joint]]
+        named = [
+            (finding["evidence"].get("offset_deg", finding["evidence"].get("offset_pct")), result["zeros"][joint])
+            for result in drawn
+            for finding in result["findings"]
+            if (finding["code"], finding["status"], finding["subject"]) == ("JOINT_OFFSET", "fail", joint)
+        ]
+        missed = np.abs(np.subtract(*np.array(named).T)) if named else np.full(1, np.nan)
+        unit = "of 100" if joint == "gripper" else "deg"
+        if drawn:
+            print(
+                f"{joint}: named in {len(named)} of {len(drawn)}, zero missed by {np.median(missed):.2f} (median), "
+                f"{missed.max():.2f} (largest) {unit}"
+            )
 
 
 def main() -> None:
@@ -364,7 +385,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fault_injection")
     parser.add_argument("--output", type=Path, help="append every draw and verdict as JSON lines")
     parser.add_argument("--part", default="1/1", help="k/n: every n-th draw, to run several processes side by side")
+    parser.add_argument("--tables", type=Path, nargs="+", help="only print what these --output files hold together")
     options = parser.parse_args()
+    if options.tables:
+        lines = [line for path in options.tables for line in path.read_text(encoding="utf-8").splitlines()]
+        print_results([json.loads(line) for line in lines])
+        return
     logging.getLogger().setLevel(logging.ERROR)
     torch.set_num_threads(1)
     kinds = options.only.split(",") if options.only else list(KINDS)
@@ -378,13 +404,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         judge = Judge(data, policy, Path(scratch))
         for number, draw in enumerate(every, start=1):
-            report = judge(draw)
-            results.append((draw, report))
+            results.append(result := result_of(draw, judge(draw)))
             if options.output:
                 with options.output.open("a", encoding="utf-8") as file:
-                    line = {"kind": draw.kind, "told": draw.told, "right": right(draw, report), **report.to_dict()}
-                    file.write(json.dumps(line) + "\n")
-            mark = "" if right(draw, report) else f"  MISS: {report.verdict.cause}"
+                    file.write(json.dumps(result) + "\n")
+            mark = "" if result["right"] else f"  MISS: {result['verdict']['cause']}"
             print(f"{number}/{len(every)} {draw.kind}{mark}  [{time.perf_counter() - started:.0f} s]", flush=True)
     print_results(results)
 
