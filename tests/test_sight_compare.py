@@ -43,7 +43,9 @@ def test_a_shifted_elbow_is_named_with_its_degrees(before):
 
 
 def test_a_base_shifted_far_is_no_joint(before):
-    (found,) = compare_poses(before, now(SimFaults(base_move_m=[-0.007, 0.018], base_turn_deg=4.7))).findings
+    compared = compare_poses(before, now(SimFaults(base_move_m=[-0.007, 0.018], base_turn_deg=4.7)))
+    (found,) = compared.findings
+    assert compared.zeros == {}  # what six zeros would make of it means nothing
     assert (found.code, found.status) == ("BASE_MOVED", Status.FAIL)
     assert [found.evidence[key] for key in ("forward_mm", "left_mm")] == pytest.approx([-7.0, 18.0], abs=1.5)
     assert found.evidence["turn_deg"] == pytest.approx(4.7, abs=0.4)

@@ -50,28 +50,60 @@ def test_each_pose_has_its_own_picture(tmp_path):
 
 
 WIDTHS = np.array([2400, 2100, 2200, 2050, 4095])
+RANGES = {"wrist_flex.pos": {"range_min": 1000, "range_max": 3050}}
 
 
-def shares(_episode: int, length: int) -> np.ndarray:
-    """[T, 6] in ±100 (gripper 0–100): pan, lift and elbow turn by whole ticks, flex and roll stand still."""
-    t = np.linspace(0, 6, length)
-    ticks = np.round(
-        WIDTHS / 2 + np.stack([500 * np.sin(t), 400 * np.cos(t), 300 * np.sin(2 * t), 0 * t + 205, 0 * t]).T
-    )
-    return np.column_stack([ticks / WIDTHS * 200 - 100, 50 + 0 * t])
+def ticks(episode: int, length: int) -> np.ndarray:
+    """[T, 5] whole ticks from the middle of the range: pan, lift and elbow turn, flex and roll stand still."""
+    t = np.linspace(episode, episode + 6, length)
+    return np.round(np.stack([500 * np.sin(t), 400 * np.cos(t), 300 * np.sin(2 * t), 0 * t + 205, 0 * t]).T)
+
+
+def shares(widths: np.ndarray, episode: int, length: int) -> np.ndarray:
+    """[T, 6] in ±100 of such ranges, as LeRobot has them; gripper 0–100."""
+    values = (ticks(episode, length) + widths // 2) / widths * 200 - 100
+    return np.column_stack([values, np.full(length, 50.0)])
+
+
+def recorded(tmp_path, states, **kwargs):
+    root = make_dataset(tmp_path / "set", lengths=(60, 60), cameras={"front": "image"}, states=states)
+    return recorded_poses(open_recording(root=root), [FRONT], **kwargs).readings
+
+
+def seen(readings: np.ndarray) -> set[tuple[float, ...]]:
+    return {tuple(row) for row in np.round(readings[:, :5] * 4095 / 360).tolist()}
 
 
 def test_shares_of_a_range_are_looked_at_as_the_angles_they_mean(tmp_path):
-    root = make_dataset(tmp_path / "set", lengths=(60,), cameras={"front": "image"}, states=shares)
-    recording = open_recording(root=root)
-    with pytest.raises(CannotTellError, match=r"±100, and wrist_flex.* moves too little"):
-        recorded_poses(recording, [FRONT])
-    ranges = {"wrist_flex.pos": {"range_min": 1000, "range_max": 3050}}
-    poses = recorded_poses(recording, [FRONT], calibration=ranges)
-    ticks = poses.readings[:, :5] * 4095 / 360 + WIDTHS / 2
-    assert ticks == pytest.approx(np.round(ticks), abs=0.02) and np.ptp(ticks, axis=0)[:3].min() > 400
-    assert poses.readings[:, 3] == pytest.approx(205 * 360 / 4095, abs=0.01)
-    assert poses.readings[:, 5] == pytest.approx(50.0)
+    readings = recorded(tmp_path, lambda *at: shares(WIDTHS, *at), calibration=RANGES)
+    truth = np.concatenate([ticks(0, 60), ticks(1, 60)])
+    assert all(np.abs(truth - row).max(axis=1).min() <= 1 for row in np.array(sorted(seen(readings))))
+    assert np.ptp(readings, axis=0)[:3].min() > 40 and readings[:, 5] == pytest.approx(50.0)
+
+
+def test_a_range_calibrated_anew_between_episodes_is_each_episode_s_own(tmp_path):
+    def states(episode, length):
+        return shares(WIDTHS + np.array([0, 300, 0, 0, 0]) * episode, episode, length)
+
+    readings = recorded(tmp_path, states, calibration=RANGES)
+    truth = np.concatenate([ticks(0, 60), ticks(1, 60)])
+    assert all(np.abs(truth - row).max(axis=1).min() <= 1 for row in np.array(sorted(seen(readings))))
+
+
+@pytest.mark.parametrize("ranges", [{}, RANGES | {"elbow_flex.pos": {"range_min": 800, "range_max": 3100}}])
+def test_a_joint_that_stands_still_needs_the_range_of_the_arm_that_recorded(tmp_path, ranges):
+    with pytest.raises(CannotTellError, match="±100, and wrist_flex moves too little"):
+        recorded(tmp_path, lambda *at: shares(WIDTHS, *at), calibration=ranges)
+
+
+def test_one_joint_that_looks_like_shares_makes_no_shares_of_degrees(tmp_path):
+    def states(episode, length):
+        degrees = np.column_stack([ticks(episode, length) * 360 / 4095, np.full(length, 50.0)])
+        degrees[:, 0] = shares(WIDTHS, episode, length)[:, 0]
+        return degrees
+
+    readings = recorded(tmp_path, states, calibration=RANGES)
+    assert readings[:, 3] == pytest.approx(205 * 360 / 4095, abs=1e-3) and np.ptp(readings[:, 0]) > 75
 
 
 def test_other_joints_and_other_units_are_not_compared(tmp_path):

@@ -5,6 +5,7 @@ Offline, two recordings are compared; live, the arm is driven to recorded poses 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from types import MappingProxyType
@@ -14,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lerobot_diagnostics.errors import UsageError
-from lerobot_diagnostics.findings import Finding
+from lerobot_diagnostics.findings import Finding, Status
 from lerobot_diagnostics.recording import Recording
 from lerobot_diagnostics.recording.names import canonical, match
-from lerobot_diagnostics.recording.units import TURN, Unit, infer_joint_units
+from lerobot_diagnostics.recording.units import TURN, Unit, UnitGuess, infer_joint_units
 from lerobot_diagnostics.robot.calibration import DEGREES_A_TICK, FULL_TURN
+from lerobot_diagnostics.robot.joints import from_old_convention, is_old_convention
 from lerobot_diagnostics.sight.camera import Array
 from lerobot_diagnostics.sight.explain import explain
 from lerobot_diagnostics.sight.model import JOINTS, Arm
@@ -31,6 +33,8 @@ from lerobot_diagnostics.vision.images import Picture
 
 MOST_EPISODES = 20
 MOVES_ALONG = "it moves with the arm"
+WIDTH_TICKS = 2
+"""The quantum gives a range to the tick; see ``diagnose.data``."""
 STILLER = 0.5
 """Share of the frames, the slowest, that poses are chosen from: a picture and a reading are never of one instant."""
 
@@ -61,7 +65,7 @@ class Compared(NamedTuple):
     Args:
         findings: JOINT_OFFSET or BASE_MOVED, failed or passed, or UNDECIDED with the reason.
         zeros: By joint, how much more it reads in the same place, and two standard errors; empty where the pictures do
-            not tell.
+            not tell, or where the base has moved.
         play: By joint; empty where it was not measured.
     """
 
@@ -174,7 +178,7 @@ def recorded_poses(
         cameras: Keys of the cameras.
         episodes: Up to 20 spread over the recording by default.
         near: [K, 6] poses whose nearest are taken first.
-        calibration: Of the arm that recorded, where known: the ranges of joints in ±100 that hardly move.
+        calibration: Of an arm, perhaps the one that recorded: the ranges of joints in ±100 that hardly move.
 
     Raises:
         CannotTellError: Joints or units are not those of an SO-100/SO-101 in degrees or ±100.
@@ -183,9 +187,7 @@ def recorded_poses(
         every = recording.episode_indices
         episodes = np.unique(np.linspace(0, len(every) - 1, min(len(every), MOST_EPISODES)).astype(int)).tolist()
     opened = [recording.episode(index) for index in episodes]
-    recorded = [np.asarray(episode.states, float) for episode in opened]
-    ends = np.cumsum([len(states) for states in recorded])[:-1]
-    states = np.split(_in_degrees(recording, np.concatenate(recorded), calibration), ends)
+    states = _in_degrees(recording, [np.asarray(episode.states, float) for episode in opened], calibration)
     rows = pick(states, near)
     start = np.cumsum([0, *map(len, states)])
     owner = np.searchsorted(start, rows, side="right") - 1
@@ -217,10 +219,11 @@ def pick(episodes: Sequence[Array], near: Array | None = None) -> NDArray[np.int
     return np.array(spread(states, POOL, calm[first].tolist()))
 
 
-def _in_degrees(recording: Recording, states: Array, calibration: Ranges) -> Array:
-    """[T, 6] in the order of JOINTS: degrees, gripper 0–100.
+def _in_degrees(recording: Recording, episodes: Sequence[Array], calibration: Ranges) -> list[Array]:
+    """[T, 6] of each episode in the order of JOINTS: degrees, gripper 0–100.
 
-    Values of ±100 tell by their quantum how many ticks the range has that they are shares of, and so the angle.
+    Values of ±100 tell by their quantum how many ticks the range has that they are shares of, and so the angle; it is
+    another one in episodes before and after a calibration.
     """
     names = recording.state_names
     found = match(JOINTS, names)
@@ -228,30 +231,48 @@ def _in_degrees(recording: Recording, states: Array, calibration: Ranges) -> Arr
         raise CannotTellError(
             f"{recording.label} has no joint {', '.join(missing)}; the model at hand is that of one SO-100 or SO-101"
         )
-    guesses = infer_joint_units(states, names, calibration)
-    foreign = {n: g.unit for n, g in guesses.items() if g.unit in (Unit.RADIANS, Unit.TICKS)}
-    for name, unit in foreign.items():
-        raise CannotTellError(f"{recording.label} holds {name} in {unit}; degrees or ±100 are needed")
-    in_shares = any(guess.unit is Unit.RANGE_M100_100 for guess in guesses.values())
-    degrees = states.copy()
-    for column, name in enumerate(names):
-        guess = guesses.get(name)
-        if guess is None or guess.unit is Unit.DEGREES or not in_shares:
-            continue  # a range of 2275 ticks is told as degrees, and one of its ±100 is a degree
-        ticks = guess.range_width_ticks or _ticks_of(name, calibration)
-        if ticks is None:
-            raise CannotTellError(
-                f"{recording.label} is in ±100, and {name} moves too little to tell the range of which it is a share"
-            )
-        degrees[:, column] *= ticks / 200 * DEGREES_A_TICK
-    return degrees[:, [names.index(str(found[joint])) for joint in JOINTS]]
+    columns = [names.index(str(found[joint])) for joint in JOINTS]
+    values = [states[:, columns] for states in episodes]
+    guesses = [infer_joint_units(states, JOINTS) for states in values]
+    units = Counter(guess.unit for told in guesses for guess in told.values())
+    for unit in (Unit.RADIANS, Unit.TICKS):
+        if units[unit] > units[Unit.DEGREES] + units[Unit.RANGE_M100_100]:
+            raise CannotTellError(f"{recording.label} is in {unit}; degrees or ±100 are needed")
+    if units[Unit.RANGE_M100_100] <= units[Unit.DEGREES]:
+        if is_old_convention(names):
+            return [from_old_convention(states, JOINTS) for states in values]
+        return values
+    widths = [{joint: ticks for joint, guess in told.items() if (ticks := _width(guess))} for told in guesses]
+    usual = {joint: {own[joint] for own in widths if joint in own} for joint in JOINTS[:-1]}
+    known = _ranges_of(calibration, usual)
+    result = []
+    for states, own in zip(values, widths, strict=True):
+        degrees = states.copy()
+        for column, joint in enumerate(JOINTS[:-1]):
+            ticks = own.get(joint) or (min(usual[joint]) if len(usual[joint]) == 1 else known.get(joint))
+            if ticks is None:
+                raise CannotTellError(
+                    f"{recording.label} is in ±100, and {joint} moves too little to tell of what range"
+                )
+            degrees[:, column] *= ticks / 200 * DEGREES_A_TICK
+        result.append(degrees)
+    return result
 
 
-def _ticks_of(name: str, calibration: Ranges) -> int | None:
-    """Ticks of a joint's range by the arm's calibration; of a wrist's roll, which LeRobot lets turn all the way."""
-    known = {canonical(key): entry["range_max"] - entry["range_min"] for key, entry in calibration.items()}
-    own = canonical(name)
-    return known.get(own, TURN - 1 if any(part in own for part in FULL_TURN) else None)
+def _width(guess: UnitGuess) -> int | None:
+    """Ticks of the range that values of ±100 are shares of. One of 2275 ticks is told as degrees: a share is one."""
+    return round(200 / DEGREES_A_TICK) if guess.unit is Unit.DEGREES else guess.range_width_ticks
+
+
+def _ranges_of(calibration: Ranges, told: Mapping[str, Collection[int]]) -> dict[str, int]:
+    """Ticks of the joints' ranges by a calibration, if it is that of the recording, as far as the recording tells.
+
+    A wrist's roll LeRobot lets turn all the way, without measuring its range.
+    """
+    ranges = {canonical(key): entry["range_max"] - entry["range_min"] for key, entry in calibration.items()}
+    theirs = all(abs(ranges.get(joint, width) - width) <= WIDTH_TICKS for joint in told for width in told[joint])
+    turning = {joint: TURN - 1 for joint in told if any(part in joint for part in FULL_TURN)}
+    return turning | (ranges if theirs else {})
 
 
 def _solve(arm: Arm, before: Poses, cameras: Sequence[str]) -> tuple[dict[str, Solved], dict[str, str]]:
@@ -273,7 +294,9 @@ def _judge(arm: Arm, solved: Mapping[str, Solved], reasons: Mapping[str, str], b
     try:
         if usable:
             explained = explain(arm, usable, {camera: (after.readings, after.pictures[camera]) for camera in usable})
-            return Compared(judge(explained, usable), zeros_of(explained))
+            findings = judge(explained, usable)
+            told = all(f.code == "JOINT_OFFSET" or f.status is Status.PASS for f in findings)
+            return Compared(findings, zeros_of(explained) if told else {})
     except CannotTellError as reason:
         reasons = {**reasons, "now": str(reason)}
     shifts = {

@@ -69,9 +69,6 @@ class Arm:
         mounted = {name: index for index, name in enumerate(LINKS)} | {"camera_mount": LINKS.index("gripper")}
         self._link_of_geom = np.array([mounted.get(body, NOTHING) for body in bodies] + [NOTHING], np.int8)
         self._model.geom_group[self._link_of_geom[:-1] == NOTHING] = 5  # hidden by default, like collision shapes
-        self._model.vis.quality.offsamples = (
-            0  # segments and depth are drawn without smoothing: the same, in half the time
-        )
         low, high = self._model.jnt_range[len(JOINTS) - 1]
         self.radians_per_unit = np.deg2rad(np.ones(len(JOINTS)))
         self.radians_per_unit[-1] = (high - low) / 100

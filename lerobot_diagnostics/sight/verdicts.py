@@ -36,7 +36,7 @@ WORST_COST = 2.5
 OVERLAP_LOST = 0.05
 """How far the overlap under the best explanation may fall below the recording's (and below what :mod:`.solve` asks for)
 before something else must have changed. Explained faults and sound arms: 0.98 and more, 0.946 in light of 40–70 %;
-fits that had gone astray: 0.51 to 0.90."""
+fits that had gone astray: 0.51 to 0.898."""
 BLUNTEST_DEG = 3.0
 """Uncertainty (two standard errors) of a joint's zero beyond which nothing found is no pass: faults begin at 3°."""
 SURE = 4.0
@@ -56,7 +56,7 @@ def judge(explained: Explained, solved: Mapping[str, Solved]) -> list[Finding]:
     several, base = by_name.pop(SEVERAL), by_name.pop(BASE)
     joints = sorted(by_name.values(), key=lambda one: -one.gain)
     evidence = {
-        "poses": min(len(camera.readings) for camera in solved.values()),
+        "poses": min(len(solved[name].readings) for name in explained.settled),
         "cameras": sorted(explained.settled),
         "outline_overlap": round(explained.overlap, 3),
         "camera_moved_px": {name: round(place.moved_px, 1) for name, place in explained.settled.items()},
@@ -65,14 +65,14 @@ def judge(explained: Explained, solved: Mapping[str, Solved]) -> list[Finding]:
     simple = max([*joints, base], key=lambda one: one.gain)
     best = several if several.gain - simple.gain > _margin(several, SEVERAL_MARGIN, SEVERAL_SHARE) else simple
     changed = best.gain >= LEAST_GAIN and bool(_changed(best))
-    recorded = float(np.mean([camera.overlap for camera in solved.values()]))
+    recorded = float(np.mean([solved[name].overlap for name in explained.settled]))
     astray = explained.overlap < min(LEAST_OVERLAP, recorded - OVERLAP_LOST)
     if astray or (changed and best.fit.cost > WORST_COST * explained.recorded):
         return [
             undecided(
                 "arm",
-                "At the same joint readings the arm is not where it was, and neither the joints' zeros nor the base "
-                "explain it: something else has changed, or several things at once.",
+                "At the same joint readings the arm does not appear as it did, and neither the joints' zeros nor the "
+                "base explain it: something else has changed, or several things at once.",
                 evidence,
             )
         ]
