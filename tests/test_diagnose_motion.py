@@ -125,6 +125,35 @@ def test_wrong_units_forbid_motion(tmp_path):
     assert ladder_with(tmp_path, warned).sight().moves
 
 
+def test_what_a_policy_predicts_forbids_no_motion_because_it_is_not_sent(tmp_path):
+    predicted = [Finding(code, Status.FAIL, Cause.CONFIG, "pan", "by the policy") for code in ("OFFSET", "PERMUTED")]
+    assert ladder_with(tmp_path, *predicted).sight().moves
+    assert not ladder_with(tmp_path, Finding("NAMES_MISMATCH", Status.FAIL, Cause.CONFIG, "pan", "other")).sight().moves
+
+
+def test_two_recordings_are_compared_without_an_arm(tmp_path, monkeypatch):
+    ladder = ladder_with(tmp_path)
+    ladder.inputs = Inputs(after={"repo_id": None, "root": "after"}, episodes=[3])
+    opened = []
+
+    def open_recording(**given):
+        opened.append(given)
+        return "now"
+
+    def compare(before, after, *, episodes):
+        assert (before, after, episodes) == (ladder.recording, "now", [3])
+        moved = Finding("JOINT_OFFSET", Status.FAIL, Cause.CALIBRATION, "elbow_flex", "moved", {"offset_deg": 4.0})
+        return Compared([moved], {"elbow_flex": (4.0, 0.4)})
+
+    monkeypatch.setattr("lerobot_diagnostics.diagnose.run.open_recording", open_recording)
+    monkeypatch.setattr("lerobot_diagnostics.sight.compare_recordings", compare)
+    rung = ladder.recordings()
+    assert not rung.moves
+    outcome = rung.run()
+    assert opened == [{"repo_id": None, "root": "after"}] and zero_offsets(outcome.findings) == {"elbow_flex": 4.0}
+    assert any("elbow_flex" in str(row) for table in outcome.tables for row in table.rows)
+
+
 def test_only_cameras_that_show_their_view_are_used(tmp_path):
     swapped = Finding("UNKNOWN_VIEW", Status.FAIL, Cause.CAMERAS, "top", "another place")
     ladder = ladder_with(tmp_path, swapped)

@@ -94,13 +94,14 @@ def test_offset_reads_like_a_colleague():
     assert finding.evidence["offset"] == pytest.approx(11.5, abs=0.2)
 
 
-@pytest.mark.parametrize("code", ["OFFSET", "SIGN"])
+@pytest.mark.parametrize("code", ["OFFSET", "SIGN", "SCALE"])
 def test_no_zero_lies_between_a_policy_and_the_recording_it_was_trained_on(code):
     predicted = noisy(Y, 0.01)
-    predicted[:, 2] = predicted[:, 2] + 11.5 if code == "OFFSET" else 2 * CENTRE[2] - predicted[:, 2]
+    changed = {"OFFSET": predicted + 11.5, "SIGN": 2 * CENTRE - predicted, "SCALE": 2 * predicted}
+    predicted[:, 2] = changed[code][:, 2]
     other, own = (the(check(Y, predicted, trained_on=own), code) for own in (False, True))
-    assert (other.cause, own.cause) == (Cause.CALIBRATION, Cause.CONFIG)
-    assert "calibration" in other.fix and "calibration" not in own.fix and "zero" not in own.summary
+    assert (other.cause, own.cause) == (Cause.UNITS if code == "SCALE" else Cause.CALIBRATION, Cause.CONFIG)
+    assert "calibrat" in other.fix and "calibrat" not in own.fix and "shifted zero" not in own.summary
 
 
 def test_small_offset_is_a_pass_with_its_size():

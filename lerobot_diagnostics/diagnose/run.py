@@ -16,7 +16,7 @@ import numpy as np
 
 from lerobot_diagnostics.camera_names import IMAGES, camera_name
 from lerobot_diagnostics.diagnose import devices, motion, nudging, removal, snapshot
-from lerobot_diagnostics.diagnose.attribution import attribute, evidence_of, silence
+from lerobot_diagnostics.diagnose.attribution import MODEL_ERRORS, attribute, evidence_of, silence
 from lerobot_diagnostics.diagnose.clock import judge_clock, look, measure
 from lerobot_diagnostics.diagnose.features import robot_side
 from lerobot_diagnostics.diagnose.files import Files, judge_files, robot_units, saved_rename
@@ -43,7 +43,8 @@ from lerobot_diagnostics.robot.joints import robot_joints
 
 COMMAND = "lerobot-diagnose"
 FORBIDS_MOTION = frozenset({Cause.UNITS, Cause.MOTORS, Cause.CONFIG})
-"""A failure with one of these causes would send the arm elsewhere than recorded, or loses it on the way."""
+"""A failure with one of these causes would send the arm elsewhere than recorded, or loses it on the way. What a policy
+predicts is not sent."""
 REPLAY_SPEED = 0.5
 ZEROS = (
     "Whether every joint's zero is where it was when the data were recorded: without motion only a snapshot of then "
@@ -386,7 +387,8 @@ class Ladder:
 
     def _allowed(self, name: str, does: str, lasts: str, run: Callable[[], Outcome]) -> Rung:
         """A rung that moves the arm, where nothing forbids it."""
-        forbids = [f for f in self.found if f.status is Status.FAIL and f.cause in FORBIDS_MOTION]
+        failed = [f for f in self.found if f.status is Status.FAIL and f.code not in MODEL_ERRORS]
+        forbids = [f for f in failed if f.cause in FORBIDS_MOTION]
         if forbids:
             return Rung(name, does, "", None, f"settle {forbids[0].code} ({forbids[0].subject}) before the arm moves")
         return Rung(name, does, lasts, run, moves=True)

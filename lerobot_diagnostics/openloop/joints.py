@@ -223,7 +223,10 @@ def _say_scale(a: Arrays, j: int, fit: Explanation, choice: Choice) -> Finding:
         f"Compare the unit and the calibrated range of {a.names[j]} (--robot.use_degrees) and the checkpoint's "
         "action.std with those of the data set."
     )
-    return new_finding("SCALE", Status.FAIL, a.names[j], summary, evidence, fix, Cause.UNITS)
+    if a.trained_on and not units:
+        fix = "Compare the checkpoint's action.std with that of the data set, which may have been converted since."
+        return new_finding("SCALE", Status.FAIL, a.names[j], summary, evidence, fix, Cause.CONFIG)
+    return new_finding("SCALE", Status.FAIL, a.names[j], summary, evidence, fix)
 
 
 def _say_sign(a: Arrays, j: int, fit: Explanation, choice: Choice) -> Finding:

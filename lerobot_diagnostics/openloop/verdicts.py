@@ -81,7 +81,8 @@ def judge(
             (:func:`~lerobot_diagnostics.openloop.metrics.hold_state`).
         units: J units; empty, the default, where not known. Only joints of one unit are weighed against each other.
         episode_index: ``[T]`` episode of each frame; one episode without it.
-        trained_on: Whether the policy was trained on these very recordings: then no joint's zero lies between them.
+        trained_on: Whether the policy was trained on this data set, by its name: then no joint's zero lies between
+            prediction and recording.
 
     Returns:
         Findings in the order of :data:`CODES`; each code occurs, with status ``pass`` where it was looked for in vain.
