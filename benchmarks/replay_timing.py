@@ -1,4 +1,4 @@
-"""How punctual commands are on the wire: lerobot-replay-compare beside stock lerobot-replay in the same run.
+"""How punctual commands are: lerobot-replay-compare beside stock lerobot-replay in the same run.
 
     python benchmarks/replay_timing.py --runs 5 --seconds 10
 
@@ -34,6 +34,7 @@ from rig import JOINTS, FramePublisher, ServoRig  # noqa: E402
 from rig.servos import REST, to_ticks, to_units  # noqa: E402
 
 FPS = 30
+ROWS = ("stock", "ours", "bare", "joints")
 
 STAMPED = """
 import atexit, json, sys, time
@@ -85,7 +86,8 @@ def play(name: str, folder: Path, data: Path, run: int) -> tuple[list[np.ndarray
     and what it printed."""
     start = dict(zip(JOINTS, motion(0, 1)[0], strict=True))
     with ServoRig(start=start) as rig, publishing() as publisher:
-        rig.go_first()
+        if not rig.go_first():
+            print("The rig's servos wait for a processor like everything else here: ", end="")
         rig.save_calibration(folder)
         arguments = ["--robot.type=so101_follower", "--robot.id=rig", f"--robot.port={rig.port}"]
         arguments += [f"--robot.calibration_dir={folder}", f"--dataset.root={data}", "--dataset.episode=0"]
@@ -128,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--only", default="stock,ours,bare,joints", help="comma-separated rows")
+    parser.add_argument("--only", default=",".join(ROWS), help="comma-separated rows")
     parser.add_argument("--publish", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.publish:
@@ -136,6 +138,8 @@ def main() -> None:
         return
     frames = round(arguments.seconds * FPS)
     rows: dict[str, list[list[np.ndarray]]] = {name: [] for name in arguments.only.split(",")}
+    if not set(rows) <= set(ROWS):
+        parser.error(f"--only takes {', '.join(ROWS)}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         data = make_dataset(
@@ -154,7 +158,7 @@ def main() -> None:
                 print(f"{name:6} run {run}: written {written}, arrived {arrived} {rest}", flush=True)
     print("late p50/p99/worst, period error p99, in ms")
     for name, values in rows.items():
-        for what, each in zip(("written", "arrived"), np.median(values, axis=0), strict=True):
+        for what, each in zip(("written", "arrived"), np.median(values, axis=0) if values else (), strict=False):
             print(f"{name:6} {what}, median of {len(values)} runs:", np.round(each, 2))
 
 

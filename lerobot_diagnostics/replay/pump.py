@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import queue
@@ -196,7 +197,7 @@ def _apart(connection: Connection, sinks: Sequence[Sink], pairs: Mapping[str, st
     import cv2
 
     ignore_interrupts()
-    _step_back()
+    _step_back()  # first, because threads and a viewer started later inherit it
     cv2.setNumThreads(1)
 
     def receive() -> Plan | Shot | None:
@@ -216,11 +217,12 @@ def _apart(connection: Connection, sinks: Sequence[Sink], pairs: Mapping[str, st
 
 
 def _step_back() -> None:
-    """Let every other process go first: the arm's may not wait for this one's time slice (3 ms on Linux) to end."""
-    if sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    elif hasattr(os, "nice"):
-        os.nice(NICENESS)
+    """Let every other process go first: the arm's may not wait for this one's time slice of some 3 ms to end."""
+    with contextlib.suppress(OSError):  # where that is forbidden it competes, and pictures are still what is dropped
+        if sys.platform == "linux":
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        elif hasattr(os, "nice"):
+            os.nice(NICENESS)
 
 
 class Server:
