@@ -303,6 +303,18 @@ def test_percent_data_on_a_degrees_robot_are_refused_with_the_flag(tmp_path):
     assert content["verdict"]["cause"] == "units" and "--robot.use_degrees=false" in content["verdict"]["summary"]
 
 
+def test_actions_that_are_differences_are_refused(tmp_path):
+    states = np.array([[pose[joint] for joint in JOINTS] for pose in motion(80)])
+    root = make_dataset(
+        tmp_path / "data", lengths=(79,), fps=50, states=lambda _e, n: states[:n],
+        actions=lambda _e, n: np.diff(states, axis=0)[:n],
+    )  # fmt: skip
+    with ServoRig() as rig:
+        assert run(*command(rig, tmp_path, root)) == 1
+        assert rig.bank.requests == 0
+    assert "differences" in finding(report(tmp_path), "UNITS_MISMATCH")["summary"]
+
+
 def test_no_terminal_and_no_yes_is_refused_before_connecting(tmp_path, data, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with ServoRig() as rig:

@@ -99,3 +99,19 @@ def test_without_cameras_the_joints_are_compared(tmp_path, data, truths):
     assert code == 0 and truths[-1].success
     assert content["verdict"]["cause"] == "none_found"
     assert statuses(content, "OBJECT_MOVED") == {}
+
+
+@pytest.mark.parametrize("flag", ["--dry_run=true", "--align_only=true"])
+def test_looking_alone_sends_nothing(tmp_path, data, monkeypatch, flag):
+    sent = []
+    monkeypatch.setattr(SO101Sim, "send_action", lambda _robot, action: sent.append(action) or action)
+    code, content = replay(tmp_path, data, flag)
+    assert code == 0 and sent == []
+    assert flag == "--dry_run=true" or statuses(content, "MOVED")["front"] == "pass"
+
+
+def test_lost_reads_are_survived_and_counted(tmp_path, data, truths):
+    code, content = replay(tmp_path, data, "--outcome=landed", "--robot.faults.fail_every=50")
+    assert truths[-1].success and code == 0
+    (errors,) = [f for f in content["findings"] if f["code"] == "BUS_ERRORS"]
+    assert errors["status"] == "warn" and errors["evidence"]["failed_reads"] >= 2
