@@ -162,6 +162,18 @@ def test_statistics_in_another_order_are_exchanged_joints_and_not_stale(mode):
     assert {f.code for f in findings} == {"STATS_MISSING", "STATS_STALE"}
 
 
+def test_of_two_exchanged_joints_that_lie_alike_only_one_departs():
+    rng = np.random.default_rng(0)
+    actions = rng.normal([0.0, 2.4, -30.0], [10.0, 9.0, 20.0], (20000, 3))
+    exchanged = {stat: np.asarray(value)[[1, 0, 2]] for stat, value in stats_of(actions).items()}
+    names = {"action": ["pan", "roll", "elbow"]}
+    findings = judge_stats({"action": exchanged}, {"action": "MEAN_STD"}, {"action": actions}, names)
+    assert {f.code: f.subject for f in findings if f.status is Status.FAIL} == {"PERMUTED": "roll, pan"}
+    exchanged["mean"][1] -= 0.5  # not the very number: stale, and nobody's
+    findings = judge_stats({"action": exchanged}, {"action": "MEAN_STD"}, {"action": actions}, names)
+    assert {f.code for f in findings if f.status is Status.FAIL} == {"STATS_STALE"}
+
+
 @pytest.mark.parametrize(("stat", "mode"), [("std", "MEAN_STD"), ("min", "MIN_MAX")])
 def test_stale_spread_and_ends_matter_to_the_mode_that_reads_them(stat, mode):
     stats = stats_of(ACTIONS)
