@@ -17,8 +17,10 @@ from vision_scenes import camera
 
 from lerobot_diagnostics.cli.diagnose import save_setup
 from lerobot_diagnostics.diagnose import Inputs, diagnose
-from lerobot_diagnostics.diagnose.run import next_command
+from lerobot_diagnostics.diagnose.attribution import attribute, silence
+from lerobot_diagnostics.diagnose.run import moved_cameras, next_command
 from lerobot_diagnostics.errors import UsageError
+from lerobot_diagnostics.findings import Cause, Finding, Status
 
 pytestmark = pytest.mark.flaky(reruns=2)  # a loaded machine answers late
 
@@ -147,6 +149,19 @@ def test_the_next_command_goes_one_step_further():
     assert next_command(None, robot) == (
         "`lerobot-replay-compare --robot.port=/dev/x --dataset.repo_id=user/data --dataset.episode=0`"
     )
+
+
+def test_a_camera_that_no_picture_can_be_laid_over_is_told_by_what_sight_saw_behind_the_arm():
+    views = [Finding("MOVED", Status.UNKNOWN, Cause.CAMERAS, name, "cannot be laid over") for name in ("front", "side")]
+    views.append(Finding("MOVED", Status.PASS, Cause.CAMERAS, "top", "stands"))
+    pixels = {"observation.images.front": 39.9, "observation.images.side": 0.1, "observation.images.top": 9.0}
+    sight = [Finding("JOINT_OFFSET", Status.PASS, Cause.CALIBRATION, "arm", "fits", {"camera_moved_px": pixels})]
+    (moved,) = moved_cameras(sight, views)
+    assert (moved.subject, moved.status) == ("front", Status.WARN) and "40 px" in moved.summary
+    assert moved_cameras([], views) == []
+    findings = silence([*views, *sight, moved])
+    assert attribute(findings).cause == "cameras"
+    assert [f.status for f in findings if f.code == "MOVED"] == [Status.INFO, Status.UNKNOWN, Status.PASS, Status.WARN]
 
 
 def test_flags_are_kept_as_the_yaml_that_config_path_reads(tmp_path):

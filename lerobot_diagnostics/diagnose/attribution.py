@@ -171,7 +171,8 @@ def silence(findings: Sequence[Finding]) -> list[Finding]:
     Only a failure, or a suspect's warning, explains; nothing explains what stands above it in :data:`RULES`.
     """
     fits = {f.code for f in findings if f.status is Status.PASS and f.subject in {"arm", "base"}}
-    findings = _looked([_settled(f, fits) for f in findings])
+    told = {(f.code, f.subject) for f in findings if f.status is Status.WARN}
+    findings = _looked([_settled(f, fits, told) for f in findings])
     sources = sorted((f for f in findings if _stands(f)), key=rank)
     explained: dict[int, Finding] = {}
     for source in sources:
@@ -193,8 +194,13 @@ def silence(findings: Sequence[Finding]) -> list[Finding]:
     return [_explained(f, explained[id(f)]) if id(f) in explained else f for f in findings]
 
 
-def _settled(finding: Finding, fits: Collection[str]) -> Finding:
-    """One view of the arm is a hint; the fit of its model at many poses (``sight``) that finds nothing settles it."""
+def _settled(finding: Finding, fits: Collection[str], told: Collection[tuple[str, str]]) -> Finding:
+    """One view of the arm is a hint; the fit of its model at many poses (``sight``) that finds nothing settles it.
+
+    A camera's place that one picture does not tell, the background of many may.
+    """
+    if finding.status is Status.UNKNOWN and finding.code == "MOVED" and (finding.code, finding.subject) in told:
+        return dataclasses.replace(finding, status=Status.INFO, summary=f"Told by more pictures: {finding.summary}")
     if finding.status is Status.WARN and finding.code in {"JOINT_OFFSET", "BASE_MOVED"} and finding.code in fits:
         return dataclasses.replace(
             finding, status=Status.INFO, summary=f"Not confirmed at more poses: {finding.summary}"
