@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lerobot_diagnostics.diagnose.following import Following, Pair, follow
 from lerobot_diagnostics.findings import Cause, Finding, FindingsOf, Status
+from lerobot_diagnostics.openloop.arrays import count_of
 from lerobot_diagnostics.recording.names import canonical, is_gripper
 from lerobot_diagnostics.recording.units import Unit, UnitGuess, infer_joint_units
 from lerobot_diagnostics.robot.calibration import DEGREES_A_TICK, Limits
@@ -125,12 +126,11 @@ def _lag(measured: Following, fps: float) -> Finding:
     lag = measured.lag
     evidence: dict[str, Any] = {"lag_frames": lag, "lag_ms": 1000 * lag / fps}
     if lag < 0:
-        summary = (
-            f"The states run ahead of the actions by {-lag} frames ({-1000 * lag / fps:.0f} ms): rows are misaligned."
-        )
+        ahead = f"{count_of(-lag, 'frame')} ({-1000 * lag / fps:.0f} ms)"
+        summary = f"The states run ahead of the actions by {ahead}: rows are misaligned."
         fix = "Shift the action column of the data set by that many frames."
         return _data("LAG", Status.WARN, "action", summary, evidence, fix)
-    summary = f"The follower trails its action by {lag} frames ({1000 * lag / fps:.0f} ms)."
+    summary = f"The follower trails its action by {count_of(lag, 'frame')} ({1000 * lag / fps:.0f} ms)."
     # a delay is how position control works; it is only to be known when live motion is compared
     return _data("LAG", Status.INFO if lag else Status.PASS, "action", summary, evidence)
 
