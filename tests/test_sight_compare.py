@@ -42,13 +42,17 @@ def test_a_shifted_elbow_is_named_with_its_degrees(before):
     assert re.search(r"by \+(3\.[7-9]|4\.[0-3]) degrees", found.fix)
 
 
-def test_a_base_shifted_far_is_no_joint(before):
-    compared = compare_poses(before, now(SimFaults(base_move_m=[-0.007, 0.018], base_turn_deg=4.7)))
+@pytest.mark.parametrize(
+    ("moved_mm", "turn", "within_mm", "within_deg"), [((8.0, -6.0), 2.0, 1.0, 0.3), ((-7.0, 18.0), 4.7, 1.5, 0.4)]
+)
+def test_a_shifted_base_is_no_joint(before, moved_mm, turn, within_mm, within_deg):
+    faults = SimFaults(base_move_m=[mm / 1000 for mm in moved_mm], base_turn_deg=turn)
+    compared = compare_poses(before, now(faults))
     (found,) = compared.findings
     assert compared.zeros == {}  # what six zeros would make of it means nothing
     assert (found.code, found.status) == ("BASE_MOVED", Status.FAIL)
-    assert [found.evidence[key] for key in ("forward_mm", "left_mm")] == pytest.approx([-7.0, 18.0], abs=1.5)
-    assert found.evidence["turn_deg"] == pytest.approx(4.7, abs=0.4)
+    assert [found.evidence[key] for key in ("forward_mm", "left_mm")] == pytest.approx(moved_mm, abs=within_mm)
+    assert found.evidence["turn_deg"] == pytest.approx(turn, abs=within_deg)
 
 
 def test_pictures_that_show_no_arm_are_not_attributed_and_nothing_is_driven():

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from lerobot_diagnostics.diagnose.following import Following, Pair, follow
 from lerobot_diagnostics.findings import Cause, Finding, FindingsOf, Status
-from lerobot_diagnostics.openloop.arrays import count_of
 from lerobot_diagnostics.recording.names import canonical, is_gripper
-from lerobot_diagnostics.recording.units import Unit, UnitGuess, infer_joint_units
+from lerobot_diagnostics.recording.units import WIDTH_TICKS, Unit, UnitGuess, infer_joint_units
+from lerobot_diagnostics.report.format import count_of
 from lerobot_diagnostics.robot.calibration import DEGREES_A_TICK, Limits
 from lerobot_diagnostics.robot.joints import OLD_CONVENTION, is_old_convention
 
@@ -377,9 +377,8 @@ def judge_default_unit(states: Mapping[str, UnitGuess], robot_type: str | None) 
     return [_data("UNITS_MISMATCH", Status.WARN, "robot setting", summary, evidence, fix, Cause.UNITS)]
 
 
-WIDTH_TICKS, WIDTH_FAIL = 2, 0.03
-"""The quantum gives the range's width to the tick; 3 % are 3 units at the end of a ±100 range, a servo's own standing
-error."""
+WIDTH_FAIL = 0.03
+"""3 units at the end of a ±100 range, a servo's own standing error."""
 
 
 def judge_widths(states: Mapping[str, UnitGuess], calibration: Mapping[str, Limits]) -> list[Finding]:

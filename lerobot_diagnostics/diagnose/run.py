@@ -414,8 +414,8 @@ class Ladder:
 
     def _allowed(self, name: str, does: str, lasts: str, run: Callable[[], Outcome]) -> Rung:
         """A rung that moves the arm, where nothing forbids it."""
-        failed = [f for f in self.found if f.status is Status.FAIL and f.code not in MODEL_ERRORS]
-        forbids = [f for f in failed if f.cause in FORBIDS_MOTION]
+        failed = [f for f in self.found if f.status is Status.FAIL and f.cause in FORBIDS_MOTION]
+        forbids = [f for f in failed if f.code not in MODEL_ERRORS]
         if forbids:
             return Rung(name, does, "", None, f"settle {forbids[0].code} ({forbids[0].subject}) before the arm moves")
         return Rung(name, does, lasts, run, moves=True)

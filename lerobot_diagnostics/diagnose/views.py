@@ -34,7 +34,7 @@ EPISODES, FRAMES = 12, 8
 compared at the moment of each that is nearest to the live pose: objects stand elsewhere in each."""
 
 BACKGROUND = 36
-"""Pictures that the background is told from, spread over all that were read: its median takes its time."""
+"""Pictures that the background is told from, of all that were read: a third of them, in a third of the time."""
 
 SAME_POSE = 0.05
 """Distance to the nearest recorded state, over each joint's range, up to which pictures are taken at one pose: beyond

@@ -204,10 +204,6 @@ def signed(a: Arrays, j: int, value: float) -> str:
     return ("+" if value >= 0 else "−") + a.say(j, abs(value))
 
 
-def count_of(number: int, singular: str, plural: str = "") -> str:
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"
-
-
 def own_square(a: Arrays, j: int, choice: Choice) -> float:
     """What is left when joint ``j`` is explained without any other joint."""
     fit = choice.best or choice.identity

@@ -14,7 +14,6 @@ from lerobot_diagnostics.openloop.arrays import (
     TIED,
     Arrays,
     Found,
-    count_of,
     new_finding,
     own_square,
     signed,
@@ -28,6 +27,7 @@ from lerobot_diagnostics.openloop.metrics import (
     delayed,
     score_gripper,
 )
+from lerobot_diagnostics.report.format import count_of
 
 FLAT_CORRELATION = 0.9
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lerobot_diagnostics.findings import Finding, Status
-from lerobot_diagnostics.openloop.arrays import MIN_FRAMES, Arrays, checked, count_of, new_finding, signed
+from lerobot_diagnostics.openloop.arrays import MIN_FRAMES, Arrays, checked, new_finding, signed
 from lerobot_diagnostics.openloop.checks import judge_stationary_prefix
 from lerobot_diagnostics.openloop.explanations import Choice, explain
 from lerobot_diagnostics.openloop.joints import (
@@ -29,6 +29,7 @@ from lerobot_diagnostics.openloop.metrics import (
     lag_limit,
 )
 from lerobot_diagnostics.openloop.whole import find_mean_replay, find_permuted, find_unnormalized
+from lerobot_diagnostics.report.format import count_of
 
 CODES = (
     "NAN",

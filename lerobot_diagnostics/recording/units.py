@@ -40,6 +40,9 @@ MIN_TICKS = 1024
 WIDTHS = np.arange(100, TURN)
 """Ranges of motion, in ticks, that a ±100 calibration can have; below 100 ticks (9°) a joint does not work."""
 
+WIDTH_TICKS = 2
+"""Within this two widths are one: the quantum gives a ±100 range's width to the tick."""
+
 CERTAIN, LIKELY, WEAK = 0.99, 0.9, 0.5
 
 

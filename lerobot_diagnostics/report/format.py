@@ -131,3 +131,8 @@ def fix_parts(fix: str) -> list[tuple[bool, str]]:
         end = match.end()
     parts.append((False, fix[end:]))
     return [(is_command, text) for is_command, text in parts if text]
+
+
+def count_of(number: int, singular: str, plural: str = "") -> str:
+    """A number of things in words: ``1 frame``, ``3 frames``."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"

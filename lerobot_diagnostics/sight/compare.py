@@ -18,7 +18,7 @@ from lerobot_diagnostics.errors import UsageError
 from lerobot_diagnostics.findings import Finding, Status
 from lerobot_diagnostics.recording import Recording
 from lerobot_diagnostics.recording.names import canonical, match
-from lerobot_diagnostics.recording.units import TURN, Unit, UnitGuess, infer_joint_units
+from lerobot_diagnostics.recording.units import TURN, WIDTH_TICKS, Unit, UnitGuess, infer_joint_units
 from lerobot_diagnostics.robot.calibration import DEGREES_A_TICK, FULL_TURN
 from lerobot_diagnostics.robot.joints import from_old_convention, is_old_convention
 from lerobot_diagnostics.sight.camera import Array
@@ -33,8 +33,6 @@ from lerobot_diagnostics.vision.images import Picture
 
 MOST_EPISODES = 20
 MOVES_ALONG = "it moves with the arm"
-WIDTH_TICKS = 2
-"""The quantum gives a range to the tick; see ``diagnose.data``."""
 STILLER = 0.5
 """Share of the frames, the slowest, that poses are chosen from: a picture and a reading are never of one instant."""
 

@@ -332,19 +332,21 @@ def _object_changes(
     near = 2 * round(NEAR * width) + 1
     arm_blobs = cv2.dilate(explained.astype(np.uint8), np.ones((near, near), np.uint8)) > 0
     blobs = [b for b in _blobs(different, least) if float(excess[b].mean()) >= FAINT]
-    # Nothing has arrived where the same thing is seen in another shade.
-    shades = [b for b in blobs if _same_shape(b, reference, aligned)]
-    arrivals = different & ~np.logical_or.reduce([np.zeros_like(different), *shades])
-    traced = [(_traced(b, reference, aligned, arrivals, round(SEARCH_OBJECT * width)), b) for b in blobs]
+    shades = [_same_shape(b, reference, aligned) for b in blobs]
+    arrivals = different.copy()  # nothing has arrived where the same thing is seen in another shade
+    for blob, shade in zip(blobs, shades, strict=True):
+        arrivals &= ~(blob & shade)
+    search = round(SEARCH_OBJECT * width)
+    traced = [(_traced(b, reference, aligned, arrivals, search), b, s) for b, s in zip(blobs, shades, strict=True)]
     claimed = np.zeros((height, width), bool)
     changes: list[tuple[Change, Mask]] = []
     # The surest first: what lies where it was or where it has arrived is that same object, not another one.
-    for change, blob in sorted(traced, key=lambda pair: -pair[0].confidence * pair[0].area_px ** 0.5):
+    for change, blob, shade in sorted(traced, key=lambda one: -one[0].confidence * one[0].area_px ** 0.5):
         if (blob & claimed).sum() > 0.3 * blob.sum():
             continue
         if arm is not None and _of_the_arm(change, arm, bool((blob & arm_blobs).any())):
             continue
-        if change.confidence == 0 and any(blob is shade for shade in shades):
+        if change.confidence == 0 and shade:
             continue
         if change.confidence == 0 or np.hypot(change.dx_px, change.dy_px) > still:
             changes.append((change, blob))
